@@ -8,9 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tombolo_cluster::etcd::{
-    Adapter, Credentials, Etcd, Own, Shape, ShapeError, Wanted, found, init, read_all, want,
-};
+use tombolo_cluster::etcd::{Adapter, Credentials, Etcd, Own, Shape, ShapeError, Wanted, found, init, read_all, want};
 use tombolo_cluster::ownership::{
     Action, Assignment, Capacity, Cause, Compare, Epoch, Event, Moment, Names, Node, NodeState, NodeValue, Number,
     Phase, Revision, Transaction, VALUE_VERSION, Wish,
@@ -213,15 +211,17 @@ fn what_operators_want_all_nodes_hear() {
     heard(&drain(true), Wish::Drain(Node(1), true));
     heard(&pin(Some("n2")), Wish::Pin(7, Some(Node(1))));
     heard(&Wanted::Assume(vec![(3, Epoch(5))]), Wish::Assume(3, Some(Epoch(5))));
+    heard(&Wanted::Hold(true), Wish::Hold(true));
     let all = read_all(&member.etcd).unwrap();
-    assert_eq!((all.drained.len(), all.pins.get(&7).map(String::as_str)), (1, Some("n2")));
+    assert_eq!((all.drained.len(), all.pins.get(&7).map(String::as_str), all.is_held), (1, Some("n2"), true));
     // Who comes later reads it.
     let (_late, read) = member.node("n2");
     let wishes = wait(&read, |event| if let Event::Read(reading) = event { Some(reading.wishes) } else { None });
     assert!(wishes.drained.contains(&Node(1)) && wishes.pins.get(&7) == Some(&Node(1)));
-    assert_eq!(wishes.assumed.get(&3), Some(&Epoch(5)));
+    assert_eq!((wishes.assumed.get(&3), wishes.is_held), (Some(&Epoch(5)), true));
+    heard(&Wanted::Hold(false), Wish::Hold(false));
     heard(&pin(None), Wish::Pin(7, None));
     heard(&drain(false), Wish::Drain(Node(1), false));
     let all = read_all(&member.etcd).unwrap();
-    assert!(all.drained.is_empty() && all.pins.is_empty());
+    assert!(all.drained.is_empty() && all.pins.is_empty() && !all.is_held);
 }

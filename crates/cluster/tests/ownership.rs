@@ -1,5 +1,9 @@
 //! What an agent wants done, event by event.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
 use tombolo_cluster::ownership::{
     Action, Agent, Assignment, Beginning, Cause, Compare, CopyState, Epoch, Event, Lease, Moment, Node, Number, Phase,
     Presence, Reading, Revision, Role, Transaction, Wish,
@@ -7,9 +11,13 @@ use tombolo_cluster::ownership::{
 
 const OWN: Node = Node(0);
 const OTHER: Node = Node(1);
-/// When the keys of both were made.
+const THIRD: Node = Node(2);
+/// When their keys were made.
 const MADE: Revision = Revision(5);
 const OTHERS: Revision = Revision(4);
+const THIRDS: Revision = Revision(6);
+/// What was put, if nothing was.
+const NOTHING: [(u16, Assignment); 0] = [];
 
 fn presence(created: Revision) -> Presence {
     Presence { created, is_serving: true, weight: 1 }
@@ -21,22 +29,76 @@ fn protected(owner: Node, owner_revision: Revision, backup: Node) -> Assignment 
     Assignment { owner, owner_revision, epoch: Epoch(3), backup, phase, cause }
 }
 
-/// An agent of a node that has registered, and has read that there is one slice.
+/// An agent of a node that has registered, and has read which slices there are.
 struct Seat {
     agent: Agent,
     now: u64,
 }
 
 impl Seat {
+    /// There is one slice, and another node.
     fn new(assigned: Assignment, holds: Option<Epoch>) -> Self {
-        let mut seat = Self { agent: Agent::new(OWN, 1), now: 10_000 };
-        let _ = seat.tell(Event::Tick);
-        let _ = seat.tell(Event::Registered { lease: Lease(7), created: MADE, sent: Moment(seat.now) });
-        let _ = seat.tell(Event::Holds(0, holds));
+        let mut seat = Self::before_reading(1, holds);
         let nodes = vec![(OWN, presence(MADE)), (OTHER, presence(OTHERS))];
         let _ =
             seat.tell(Event::Read(Reading { nodes, slices: vec![(0, assigned, Revision(9))], ..Reading::default() }));
         seat
+    }
+
+    /// There are protected slices with these owners and backups, and these other nodes; what the node should have a copy of it has.
+    fn among(others: &[(Node, Revision)], holders: &[(Node, Node)]) -> Self {
+        let mut seat = Self::before_reading(holders.len().try_into().unwrap(), Some(Epoch(3)));
+        let all = [(OWN, MADE)].into_iter().chain(others.iter().copied());
+        let made: BTreeMap<Node, Revision> = all.collect();
+        let slice = |(number, (owner, backup)): (u16, &(Node, Node))| {
+            (number, protected(*owner, made[owner], *backup), Revision(9))
+        };
+        let slices = (0..).zip(holders).map(slice).collect();
+        let nodes = made.iter().map(|(node, made)| (*node, presence(*made))).collect();
+        let _ = seat.obey(Event::Read(Reading { nodes, slices, ..Reading::default() }));
+        seat
+    }
+
+    fn before_reading(slices: u16, holds: Option<Epoch>) -> Self {
+        let mut seat = Self { agent: Agent::new(OWN, slices), now: 10_000 };
+        let _ = seat.tell(Event::Tick);
+        let _ = seat.tell(Event::Registered { lease: Lease(7), created: MADE, sent: Moment(seat.now) });
+        for slice in 0..slices {
+            let _ = seat.tell(Event::Holds(slice, holds));
+        }
+        seat
+    }
+
+    /// It is told something; etcd carries out what it asks for, and backups have at once what they should have. All that was put.
+    fn obey(&mut self, event: Event) -> Vec<(u16, Assignment)> {
+        let mut put = Vec::new();
+        for action in self.tell(event) {
+            let copied = |slice, backup, state| Some(Event::Copying { slice, backup, state });
+            let next = match action {
+                Action::Transact(Transaction { number, puts, .. }) => {
+                    put.extend(puts);
+                    Some(Event::Done(number, Revision(100 + number.0)))
+                }
+                Action::Play(slice, Role::Owner { backup: Some(backup), by_offers, .. }) => {
+                    copied(slice, backup, if by_offers { CopyState::Whole } else { CopyState::Near })
+                }
+                Action::Play(slice, Role::Handing { backup, .. }) => copied(slice, backup, CopyState::Settled),
+                _ => None,
+            };
+            put.extend(next.into_iter().flat_map(|next| self.obey(next)));
+        }
+        put
+    }
+
+    /// Time passes like that, and the lease is renewed.
+    fn go_on(&mut self, millis: u64) -> Vec<(u16, Assignment)> {
+        let (end, mut put) = (self.now + millis, Vec::new());
+        while self.now < end {
+            self.now += 100;
+            put.extend(self.obey(Event::Tick));
+            put.extend(self.obey(Event::Renewed { lease: Lease(7), sent: Moment(self.now) }));
+        }
+        put
     }
 
     fn tell(&mut self, event: Event) -> Vec<Action> {
@@ -336,4 +398,60 @@ fn a_node_that_has_just_come_gets_nothing_before_all_is_calm() {
     // One slice, three nodes: nothing is uneven.
     let actions = wait_with_a_lease(&mut seat, 12_000);
     assert!(transactions(&actions).is_empty(), "{actions:?}");
+}
+
+/// The slices that were given to a node.
+fn given_to(node: Node, put: &[(u16, Assignment)]) -> BTreeSet<u16> {
+    put.iter().filter(|(_, put)| put.owner == node).map(|(slice, _)| *slice).collect()
+}
+
+#[test]
+fn while_slices_are_held_nothing_moves_but_what_is_wished() {
+    let mut seat = Seat::among(
+        &[(OTHER, OTHERS)],
+        &[(OWN, OTHER), (OWN, OTHER), (OWN, OTHER), (OTHER, OWN), (OTHER, OWN), (OTHER, OWN)],
+    );
+    assert_eq!(seat.obey(Event::Wished(Wish::Hold(true))), NOTHING);
+    assert_eq!(seat.obey(Event::NodeSeen(THIRD, presence(THIRDS))), NOTHING);
+    assert_eq!(seat.go_on(60_000), NOTHING, "a third of the slices is its share");
+    let mut drained = Seat { agent: seat.agent.clone(), now: seat.now };
+    let mut put = drained.obey(Event::Wished(Wish::Drain(OWN, true)));
+    put.extend(drained.go_on(2000));
+    assert_eq!(given_to(THIRD, &put), BTreeSet::from([0, 1, 2]), "{put:?}");
+    let mut pinned = Seat { agent: seat.agent.clone(), now: seat.now };
+    let mut put = pinned.obey(Event::Wished(Wish::Pin(1, Some(THIRD))));
+    put.extend(pinned.go_on(2000));
+    assert_eq!(given_to(THIRD, &put), BTreeSet::from([1]), "{put:?}");
+    let mut put = seat.obey(Event::Wished(Wish::Hold(false)));
+    put.extend(seat.go_on(2000));
+    assert_eq!(given_to(THIRD, &put).len(), 1, "its share of what this node has: {put:?}");
+}
+
+#[test]
+fn what_a_node_had_that_is_back_soon_is_not_shared_out_meanwhile() {
+    let mut seat = Seat::among(
+        &[(OTHER, OTHERS), (THIRD, THIRDS)],
+        &[(OWN, OTHER), (OWN, OTHER), (OTHER, OWN), (THIRD, OWN), (THIRD, OWN)],
+    );
+    assert_eq!(seat.go_on(9800), NOTHING);
+    let taken = seat.obey(Event::NodeGone(THIRD));
+    assert_eq!(given_to(OWN, &taken), BTreeSet::from([3, 4]), "{taken:?}");
+    // Four slices here, and one at the other node.
+    assert_eq!(seat.go_on(5000), NOTHING);
+    assert_eq!(seat.obey(Event::NodeSeen(THIRD, presence(Revision(50)))), NOTHING);
+    assert_eq!(seat.go_on(9900), NOTHING);
+    let put = seat.go_on(2000);
+    assert_eq!(given_to(THIRD, &put).len(), 1, "{put:?}");
+}
+
+#[test]
+fn a_node_that_ceases_to_serve_may_be_back_soon() {
+    let mut seat =
+        Seat::among(&[(OTHER, OTHERS), (THIRD, THIRDS)], &[(OWN, OTHER), (OWN, OTHER), (OWN, OTHER), (OTHER, OWN)]);
+    assert_eq!(seat.go_on(9000), NOTHING);
+    let draining = Presence { is_serving: false, ..presence(THIRDS) };
+    assert_eq!(seat.obey(Event::NodeSeen(THIRD, draining)), NOTHING);
+    assert_eq!(seat.go_on(9900), NOTHING);
+    let put = seat.go_on(2000);
+    assert_eq!(given_to(OTHER, &put).len(), 1, "{put:?}");
 }

@@ -33,10 +33,10 @@ fn owned(slices: &Slices) -> BTreeMap<Node, usize> {
     owned
 }
 
-/// Carries one round of a plan out as owners do. Says how many owners have changed.
-fn carry_out(plan: &Plan, slices: &mut Slices) -> usize {
+/// Carries a plan out for these slices, as owners do. Says how many owners have changed.
+fn carry_out(plan: &Plan, numbers: &[u16], slices: &mut Slices) -> usize {
     let mut changed = 0;
-    for &number in plan.moves() {
+    for &number in numbers {
         let target = plan.target(number).unwrap();
         let slice = slices[usize::from(number)].as_mut().unwrap();
         if slice.owner != target.owner && slice.backup == Some(target.owner) {
@@ -77,7 +77,7 @@ fn settle(members: &[Member], slices: &mut Slices, pins: &BTreeMap<u16, Node>) -
         if plan.moves().is_empty() {
             return changed;
         }
-        changed += carry_out(&plan, slices);
+        changed += carry_out(&plan, plan.moves(), slices);
     }
     panic!("it never ends: {slices:?}");
 }
@@ -133,6 +133,32 @@ fn a_pinned_slice_goes_where_it_is_pinned_and_others_make_room() {
     assert_eq!(settle(&members(&[0, 1, 2], &[]), &mut slices, &pins), 4);
     assert_eq!([0, 1].map(|number| slices[number].unwrap().owner), [Node(2); 2]);
     assert_eq!(owned(&slices), (0..3).map(|node| (Node(node), 4)).collect());
+}
+
+#[test]
+fn what_is_wished_comes_before_what_is_uneven() {
+    let (members, slices) = (members(&[0, 1, 2, 3], &[]), dealt(64, 3));
+    let plan = Plan::of(&members, &slices, &BTreeMap::from([(63, Node(1))]));
+    assert_eq!((plan.moves().len(), plan.moves()[0]), (MOVES, 63));
+    assert!(plan.moves().iter().all(|number| plan.is_wished(*number) == (*number == 63)), "{:?}", plan.moves());
+}
+
+#[test]
+fn a_drained_node_gives_all_away_where_nothing_else_moves() {
+    // A fourth node has come, and slices are held.
+    let (members, mut slices) = (members(&[0, 1, 2, 3], &[1]), dealt(64, 3));
+    let before = slices.clone();
+    for _ in 0..100 {
+        let plan = Plan::of(&members, &slices, &BTreeMap::new());
+        let wished: Vec<u16> = plan.moves().iter().copied().filter(|number| plan.is_wished(*number)).collect();
+        carry_out(&plan, &wished, &mut slices);
+    }
+    let has_some = |slice: &Assignment| slice.owner == Node(1) || slice.backup == Some(Node(1));
+    for (before, after) in before.iter().flatten().zip(slices.iter().flatten()) {
+        assert!(!has_some(after), "{after:?}");
+        assert!(before.owner == Node(1) || before.owner == after.owner, "{before:?} {after:?}");
+        assert!(has_some(before) || before == after, "{before:?} {after:?}");
+    }
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub(super) enum Key<'a> {
     WishOfSlice(u16),
     /// That the slice with this number is given up.
     WishOfState(u16),
+    /// Whether slices are to stay where they are.
+    WishToHold,
     /// Something else.
     Other,
 }
@@ -65,6 +67,10 @@ impl Keys {
         format!("{}wishes/assumed/{slice:04}", self.prefix)
     }
 
+    pub(super) fn wish_to_hold(&self) -> String {
+        format!("{}wishes/held", self.prefix)
+    }
+
     /// What a key is of.
     pub(super) fn parse<'a>(&self, key: &'a [u8]) -> Key<'a> {
         let Some(rest) = std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix(self.prefix.as_str())) else {
@@ -77,6 +83,7 @@ impl Keys {
         match rest.split_once('/') {
             Some(("nodes", name)) => Key::Node(name),
             Some(("slices", number)) => slice(number, Key::Slice),
+            Some(("wishes", "held")) => Key::WishToHold,
             Some(("wishes", wish)) => match wish.split_once('/') {
                 Some(("nodes", name)) => Key::WishOfNode(name),
                 Some(("slices", number)) => slice(number, Key::WishOfSlice),
@@ -102,9 +109,15 @@ mod tests {
         assert_eq!(keys.wish_of_slice(17), "/tombolo/c1/wishes/slices/0017");
         assert_eq!(keys.parse(keys.wish_of_slice(17).as_bytes()), Key::WishOfSlice(17));
         assert_eq!(keys.parse(keys.wish_of_state(17).as_bytes()), Key::WishOfState(17));
-        for other in
-            ["/tombolo/c1/schema", "/tombolo/c2/slices/0001", "/tombolo/c1/slices/1", "/tombolo/c1/slices/00x1"]
-        {
+        assert_eq!(keys.wish_to_hold(), "/tombolo/c1/wishes/held");
+        assert_eq!(keys.parse(keys.wish_to_hold().as_bytes()), Key::WishToHold);
+        for other in [
+            "/tombolo/c1/schema",
+            "/tombolo/c2/slices/0001",
+            "/tombolo/c1/slices/1",
+            "/tombolo/c1/slices/00x1",
+            "/tombolo/c1/wishes/held/n1",
+        ] {
             assert_eq!(keys.parse(other.as_bytes()), Key::Other, "{other}");
         }
     }

@@ -108,6 +108,7 @@ impl Lookout<'_> {
             Key::WishOfNode(name) => Some(Event::Wished(Wish::Drain(number(name)?, false))),
             Key::WishOfSlice(slice) => Some(Event::Wished(Wish::Pin(slice, None))),
             Key::WishOfState(slice) => Some(Event::Wished(Wish::Assume(slice, None))),
+            Key::WishToHold => Some(Event::Wished(Wish::Hold(false))),
             Key::Slice(_) | Key::Other => None,
         }
     }
@@ -147,6 +148,7 @@ impl Lookout<'_> {
                 let epoch = WishValue::parse(&kv.value)?.epoch.map(Epoch);
                 Some(Event::Wished(Wish::Assume(slice, epoch)))
             }
+            Key::WishToHold => Some(Event::Wished(Wish::Hold(WishValue::parse(&kv.value)?.hold))),
             Key::Other => None,
         })
     }

@@ -7,7 +7,7 @@
 //! /tombolo/<cluster>/secret         64 hexadecimal digits
 //! /tombolo/<cluster>/nodes/<name>   ownership::NodeValue, under the node's lease
 //! /tombolo/<cluster>/slices/<nnnn>  ownership::SliceValue
-//! /tombolo/<cluster>/wishes/...      ownership::WishValue, written by operators: nodes/<name>, slices/<nnnn>, assumed/<nnnn>
+//! /tombolo/<cluster>/wishes/...      ownership::WishValue, written by operators: nodes/<name>, slices/<nnnn>, assumed/<nnnn>, held
 //! ```
 //!
 //! Each call has a time limit, and who does not answer within it is asked no more before all others were: a member that is dead, or cut

@@ -41,6 +41,8 @@ pub struct Contents {
     pub drained: BTreeSet<String>,
     /// Slices, and the names of the nodes that are to own them.
     pub pins: BTreeMap<u16, String>,
+    /// Nothing is to move for the sake of balance.
+    pub is_held: bool,
 }
 
 /// There is no shape.
@@ -141,6 +143,7 @@ fn take(keys: &Keys, kv: &KeyValue, contents: &mut Contents) -> Result<(), Value
         Key::WishOfSlice(slice) => {
             contents.pins.extend(WishValue::parse(&kv.value)?.node.map(|node| (slice, node)));
         }
+        Key::WishToHold => contents.is_held = WishValue::parse(&kv.value)?.hold,
         Key::WishOfNode(_) | Key::WishOfState(_) | Key::Other => {}
     }
     Ok(())

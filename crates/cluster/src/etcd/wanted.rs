@@ -19,6 +19,8 @@ pub enum Wanted {
     Pin(u16, Option<String>),
     /// Slices, and the epochs whose owners and backups are gone for good.
     Assume(Vec<(u16, Epoch)>),
+    /// Whether slices are to stay where they are, but for what else is wanted.
+    Hold(bool),
 }
 
 /// Writes it.
@@ -47,6 +49,10 @@ pub fn want(etcd: &Etcd, wanted: &Wanted) -> Result<(), ShapeError> {
             };
             slices.iter().map(assumed).collect()
         }
+        Wanted::Hold(true) => {
+            written(keys.wish_to_hold(), WishValue { hold: true, ..WishValue::NONE }).map(|step| vec![step])
+        }
+        Wanted::Hold(false) => Ok(vec![RequestOp::remove(keys.wish_to_hold())]),
     };
     for steps in steps?.chunks(MOST_STEPS) {
         let txn = TxnRequest { success: steps.to_vec(), ..TxnRequest::default() };

@@ -116,7 +116,7 @@ impl Agent {
             Event::LeaseLost(lease) => self.lose(lease, now),
             Event::Read(reading) => self.read(&reading, now),
             Event::NodeSeen(node, presence) => self.nodes.see(node, presence, now),
-            Event::NodeGone(node) => self.nodes.lose(node),
+            Event::NodeGone(node) => self.nodes.lose(node, now),
             Event::SliceSeen(number, assigned, modified) => {
                 self.change(number, |slice| slice.assign(assigned, modified, now, false));
             }

@@ -21,7 +21,7 @@
 //! | deadline | until when a node counts on its lease: a word that is compared before anything is granted |
 //! | to vouch | of a backup: to say that it has taken over nothing |
 //! | offer | a block that the backup knows may be granted from now on |
-//! | wish | what an operator wants: a node is to be drained, a slice is pinned to a node, owner and backup of a slice are gone for good |
+//! | wish | what an operator wants: a node is to be drained, a slice is pinned to a node, owner and backup of a slice are gone for good, nothing is to move for balance |
 //! | plan | who should have which slice, which all agents compute alike from members, assignments and wishes |
 //! | handover | a planned change of owner: the backup becomes the owner, and the owner the backup |
 //!

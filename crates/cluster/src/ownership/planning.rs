@@ -1,14 +1,14 @@
 //! What a node does of the plan: which of its slices are to go where, and when.
 //!
-//! A node that was away for a moment is not given slices that it had a moment ago: for the sake of balance nothing moves until all is calm.
-//! What an operator wants is done at once.
+//! A node that was away for a moment is not given slices that it had a moment ago, and others do not share out what it is about to have
+//! again: for the sake of balance nothing moves until all is calm, nor while an operator has all held. What an operator wants is done at once.
 
 use super::agent::Agent;
 use super::node::Node;
 use super::plan::Target;
 use super::time::Moment;
 
-/// So long no node has appeared, and no owner is gone, until slices move for the sake of balance, in milliseconds.
+/// So long no node has come or gone, and no owner is gone, until slices move for the sake of balance, in milliseconds.
 const SETTLING: u64 = 10_000;
 /// So long after its copy was broken a node is not given another one by plan.
 const DISTRUST: u64 = 15_000;
@@ -51,21 +51,12 @@ impl Agent {
     /// Who should have a slice of this node's, if it is to move now.
     fn due(&self, number: u16, now: Moment) -> Option<Target> {
         let target = self.plan().target(number).filter(|_| self.plan().moves().contains(&number))?;
-        let is_wanted = self.is_wanted(number, target);
-        (is_wanted || self.is_calm(now)).then_some(target)
-    }
-
-    /// Whether an operator wants that it moves: the slice is pinned, or its owner or its backup is to be drained.
-    fn is_wanted(&self, number: u16, target: Target) -> bool {
-        let is_leaving = |node: Node| !self.takers().contains(&node);
-        let backup = self.slice(number).assigned.and_then(|assigned| assigned.backup);
-        is_leaving(self.own())
-            || self.wishes().pins.get(&number) == Some(&target.owner)
-            || target.owner == self.own() && backup.is_some_and(is_leaving)
+        let is_due = self.plan().is_wished(number) || !self.wishes().is_held && self.is_calm(now);
+        is_due.then_some(target)
     }
 
     fn is_calm(&self, now: Moment) -> bool {
         let is_gone = |number: u16| self.slice(number).gone.is_some();
-        now.since(self.nodes().appeared) >= SETTLING && !(0..self.count()).any(is_gone)
+        now.since(self.nodes().changed) >= SETTLING && !(0..self.count()).any(is_gone)
     }
 }

@@ -9,6 +9,7 @@
 //! wishes/nodes/n2      {"version":1,"drain":true}
 //! wishes/slices/0017   {"version":1,"node":"n3"}
 //! wishes/assumed/0017  {"version":1,"epoch":3}
+//! wishes/held          {"version":1,"hold":true}
 //! ```
 
 use std::net::Ipv6Addr;
@@ -118,6 +119,9 @@ pub struct WishValue {
     /// Of a slice: the epoch whose owner and backup are gone for good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u32>,
+    /// Of the cluster: nothing is to move for the sake of balance.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hold: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -165,7 +169,7 @@ impl NodeValue {
 
 impl WishValue {
     /// Nothing is wanted.
-    pub const NONE: Self = Self { version: VALUE_VERSION, drain: false, node: None, epoch: None };
+    pub const NONE: Self = Self { version: VALUE_VERSION, drain: false, node: None, epoch: None, hold: false };
 
     /// The value as it is written.
     ///
@@ -286,6 +290,7 @@ mod tests {
             r#"{"version":1,"drain":true}"#,
             r#"{"version":1,"node":"n3"}"#,
             r#"{"version":1,"epoch":3}"#,
+            r#"{"version":1,"hold":true}"#,
             r#"{"version":1}"#,
         ] {
             assert_eq!(WishValue::parse(text.as_bytes()).unwrap().emit().unwrap(), text.as_bytes());

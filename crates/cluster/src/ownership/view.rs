@@ -17,6 +17,8 @@ pub(super) struct Nodes {
     present: BTreeMap<Node, Presence>,
     /// When one was seen that had not been there, or had taken no slices.
     pub(super) appeared: Moment,
+    /// When one was seen to come or go: to appear, to begin or cease to take slices, or to be there no more.
+    pub(super) changed: Moment,
 }
 
 /// A handover, at its present owner.
@@ -71,18 +73,27 @@ impl Nodes {
         let former = std::mem::take(&mut self.present);
         self.present.extend(reading.nodes.iter().copied());
         if self.present.iter().any(|(node, presence)| has_appeared(former.get(node), presence)) {
-            self.appeared = now;
+            (self.appeared, self.changed) = (now, now);
+        }
+        if former.iter().any(|(node, presence)| has_gone(presence, self.present.get(node))) {
+            self.changed = now;
         }
     }
 
     pub(super) fn see(&mut self, node: Node, presence: Presence, now: Moment) {
-        if has_appeared(self.present.insert(node, presence).as_ref(), &presence) {
-            self.appeared = now;
+        let former = self.present.insert(node, presence);
+        if has_appeared(former.as_ref(), &presence) {
+            (self.appeared, self.changed) = (now, now);
+        }
+        if former.is_some_and(|former| has_gone(&former, Some(&presence))) {
+            self.changed = now;
         }
     }
 
-    pub(super) fn lose(&mut self, node: Node) {
-        self.present.remove(&node);
+    pub(super) fn lose(&mut self, node: Node, now: Moment) {
+        if self.present.remove(&node).is_some() {
+            self.changed = now;
+        }
     }
 
     /// The nodes among which slices are shared out, if so much is wished for.
@@ -103,6 +114,11 @@ impl Nodes {
 /// Whether it is another life of a node, or one that begins to take slices.
 fn has_appeared(was: Option<&Presence>, is: &Presence) -> bool {
     was.is_none_or(|was| was.created != is.created || is.is_serving && !was.is_serving)
+}
+
+/// Whether it is there no more, or has ceased to take slices: it may be back soon.
+fn has_gone(was: &Presence, is: Option<&Presence>) -> bool {
+    is.is_none_or(|is| was.is_serving && !is.is_serving)
 }
 
 impl Slice {

@@ -14,6 +14,8 @@ pub enum Wish {
     Pin(u16, Option<Node>),
     /// Owner and backup of a slice in this epoch are gone for good: another node takes it at once, without its state.
     Assume(u16, Option<Epoch>),
+    /// Whether nothing is to move for the sake of balance. What else is wanted does.
+    Hold(bool),
 }
 
 /// All that is wanted.
@@ -25,6 +27,8 @@ pub struct Wishes {
     pub pins: BTreeMap<u16, Node>,
     /// Slices, and the epochs whose owners and backups are gone for good.
     pub assumed: BTreeMap<u16, Epoch>,
+    /// Nothing is to move for the sake of balance.
+    pub is_held: bool,
 }
 
 impl Wishes {
@@ -35,6 +39,7 @@ impl Wishes {
             Wish::Drain(node, false) => self.drained.retain(|drained| *drained != node),
             Wish::Pin(slice, node) => put(&mut self.pins, slice, node),
             Wish::Assume(slice, epoch) => put(&mut self.assumed, slice, epoch),
+            Wish::Hold(is_held) => self.is_held = is_held,
         }
     }
 }

@@ -51,10 +51,12 @@ pub(crate) enum Kind {
     Drain,
     /// Nor is this: an operator pins a slice to a node.
     Pin,
+    /// Nor this: an operator has nothing moved for the sake of balance.
+    Hold,
 }
 
 /// All of them.
-pub(crate) const KINDS: [Kind; 19] = [
+pub(crate) const KINDS: [Kind; 20] = [
     Kind::Process,
     Kind::Power,
     Kind::Site,
@@ -74,6 +76,7 @@ pub(crate) const KINDS: [Kind; 19] = [
     Kind::Slow,
     Kind::Drain,
     Kind::Pin,
+    Kind::Hold,
 ];
 
 #[derive(Clone, Copy)]
@@ -89,7 +92,7 @@ impl fmt::Debug for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, host, other, until } = self;
         match kind {
-            Kind::Site | Kind::Etcd | Kind::Compacted | Kind::Lost | Kind::Broken | Kind::Slow => {
+            Kind::Site | Kind::Etcd | Kind::Compacted | Kind::Lost | Kind::Broken | Kind::Slow | Kind::Hold => {
                 write!(f, "{kind:?}")?
             }
             Kind::Cut => write!(f, "{kind:?} n{host} n{other}")?,
@@ -210,6 +213,7 @@ impl World {
             Kind::Slow => self.weather.slowest = 200_000,
             Kind::Drain => self.drain(host, 1),
             Kind::Pin => self.pin(host, other, true),
+            Kind::Hold => self.hold(1),
         }
     }
 
@@ -241,6 +245,7 @@ impl World {
             Kind::Slow => self.weather.slowest = 5000,
             Kind::Drain => self.drain(host, -1),
             Kind::Pin => self.pin(host, other, false),
+            Kind::Hold => self.hold(-1),
         }
     }
 
@@ -313,6 +318,11 @@ impl World {
         if is_wanted || self.etcd.wishes().pins.get(&slice) == Some(&node) {
             self.etcd.wish(Wish::Pin(slice, is_wanted.then_some(node)));
         }
+    }
+
+    fn hold(&mut self, by: i8) {
+        self.holds = self.holds.saturating_add_signed(by);
+        self.etcd.wish(Wish::Hold(self.holds > 0));
     }
 
     fn cut(&mut self, one: usize, other: usize, by: i8) {

@@ -85,6 +85,8 @@ pub(crate) struct World {
     pub(crate) weather: Weather,
     /// Between each two hosts: faults at this moment.
     pub(crate) cuts: Vec<Vec<u8>>,
+    /// How often it is wanted at this moment that nothing moves for the sake of balance.
+    pub(crate) holds: u8,
     queue: BTreeMap<(u64, u64), What>,
     numbers: u64,
     /// So much of etcd's history was sent to watches.
@@ -119,6 +121,7 @@ impl World {
             flaw,
             weather: Weather { lost: 0, broken: 0, compacted: 0, slowest },
             cuts: vec![vec![0; count]; count],
+            holds: 0,
             queue: BTreeMap::new(),
             numbers: 0,
             watched: 0,

@@ -119,6 +119,9 @@ pub struct Overview {
     pub reason: String,
     /// Slices that are to move next.
     pub moves: usize,
+    /// Whether an operator has what is only uneven left as it is.
+    #[serde(rename = "held")]
+    pub is_held: bool,
     /// The nodes.
     pub nodes: Vec<NodeStatus>,
     /// The slices.
@@ -235,7 +238,8 @@ impl Overview {
                 _ => format!("{alike} of {count} slices; of slice {}: {}", worst.first, worst.reason),
             }
         });
-        Self { status, reason, moves: plan(count, contents).moves().len(), nodes: nodes.collect(), slices }
+        let moves = plan(count, contents).moves().len();
+        Self { status, reason, moves, is_held: contents.is_held, nodes: nodes.collect(), slices }
     }
 }
 
@@ -319,24 +323,35 @@ mod tests {
 
     #[test]
     fn drained_nodes_pinned_slices_and_moves_are_seen() {
-        let of = |number: u16, owner| (number, slice(owner, if owner == "n1" { 7 } else { 8 }, Some("n2"), Phase::Protected));
+        let of = |number: u16, owner| {
+            (number, slice(owner, if owner == "n1" { 7 } else { 8 }, Some("n2"), Phase::Protected))
+        };
         let mut contents = Contents {
             nodes: vec![node("n1", 7), node("n2", 8)],
             slices: vec![of(0, "n1"), of(1, "n1")],
             ..Contents::default()
         };
         let uneven = Overview::of(2, &contents);
-        assert_eq!((uneven.moves, uneven.nodes[0].drain), (1, None));
+        assert_eq!((uneven.moves, uneven.is_held, uneven.nodes[0].drain), (1, false, None));
+        contents.is_held = true;
+        let held = serde_json::to_value(Overview::of(2, &contents)).unwrap();
+        assert_eq!((held["held"].as_bool(), held["moves"].as_u64()), (Some(true), Some(1)));
         contents.drained.insert("n1".to_owned());
         contents.pins.insert(1, "n2".to_owned());
         let draining = Overview::of(2, &contents);
-        assert_eq!((draining.moves, draining.nodes[0].drain, draining.nodes[1].drain), (2, Some(Drain::Draining), None));
+        assert_eq!(
+            (draining.moves, draining.nodes[0].drain, draining.nodes[1].drain),
+            (2, Some(Drain::Draining), None)
+        );
         assert_eq!(draining.slice(1).and_then(|slice| slice.pinned.as_deref()), Some("n2"));
         assert!(draining.slice(2).is_none());
         for (_, value) in &mut contents.slices {
             (value.owner, value.owner_rev, value.backup) = ("n2".to_owned(), 8, Some("n1".to_owned()));
         }
         let drained = Overview::of(2, &contents);
-        assert_eq!((drained.moves, drained.nodes[0].drain, drained.status), (0, Some(Drain::Drained), Condition::Protected));
+        assert_eq!(
+            (drained.moves, drained.nodes[0].drain, drained.status),
+            (0, Some(Drain::Drained), Condition::Protected)
+        );
     }
 }

@@ -67,6 +67,14 @@ impl Operator {
         Ok(want(&self.etcd, &Wanted::Drain(node.to_owned(), false))?)
     }
 
+    /// Nothing is to move for the sake of balance, or what is uneven is to be shared out again.
+    ///
+    /// # Errors
+    /// [`OverviewError::Etcd`].
+    pub fn hold(&self, is_wanted: bool) -> Result<(), OverviewError> {
+        Ok(want(&self.etcd, &Wanted::Hold(is_wanted))?)
+    }
+
     /// A slice is to be a node's, or of whoever has room.
     ///
     /// # Errors
@@ -126,6 +134,9 @@ impl Operator {
         self.wait(wait, |overview| match (overview.moves, overview.status) {
             (0, Condition::Protected | Condition::Single) => Ok(()),
             (0, _) => Err(overview.reason.clone()),
+            (moves, _) if overview.is_held => {
+                Err(format!("{moves} slices are to move, and are held: run `tombolo cluster release`"))
+            }
             (moves, _) => Err(format!("{moves} slices move next")),
         })
     }

@@ -66,6 +66,16 @@ impl ClusterLab {
         Ok(slices)
     }
 
+    /// Has slices stay where they are but for faults and wishes, as `tombolo cluster hold` at a node does: whoever compares owners before
+    /// and after a fault needs that.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub fn hold(&self, by: &str) -> Result<(), LabError> {
+        let file = self.lab.directory()?.join(format!("{by}.toml")).display().to_string();
+        self.rows(by, &["cluster", "hold", "-c", &file]).map(drop)
+    }
+
     /// Waits until each slice has an owner and a whole copy, and says how long that took.
     ///
     /// # Errors

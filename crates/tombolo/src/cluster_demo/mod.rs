@@ -78,6 +78,8 @@ impl Bed {
         let program = std::env::current_exe().context("cannot find the program that is running")?;
         let cluster = ClusterLab::start(Scenario::agreed_cluster(), &program.display().to_string())?;
         cluster.wait_for_nodes(3)?;
+        // What is seen is what the dead node costs, and not how two others share its slices out later.
+        cluster.hold(WITNESS)?;
         cluster.wait_until_protected(WITNESS)?;
         cluster.wait_for_slices(3)?;
         let mut hosts = Hosts::of(&cluster)?;

@@ -78,6 +78,9 @@ pub(crate) fn run(Arguments { action, output }: &Arguments) -> anyhow::Result<()
 fn print_overview(overview: &Overview) -> anyhow::Result<()> {
     let all = serde_json::to_value(overview)?;
     print::line(&format!("{}: {}", all["status"].as_str().unwrap_or_default(), overview.reason))?;
+    if overview.is_held {
+        print::line("held: nothing moves for the sake of balance until `tombolo cluster release`")?;
+    }
     for (rows, cells) in [(&all["nodes"], NODES), (&all["slices"], SLICES)] {
         let rows: Vec<&Value> = rows.as_array().into_iter().flatten().collect();
         print::line("")?;

@@ -1,4 +1,5 @@
-//! `tombolo cluster drain`, `undrain`, `move` and `assume`: what an operator wants of the cluster, written into etcd and waited for.
+//! `tombolo cluster drain`, `undrain`, `move`, `assume`, `hold` and `release`: what an operator wants of the cluster, written into
+//! etcd and waited for.
 
 use std::time::Duration;
 
@@ -49,6 +50,16 @@ pub(super) enum Wish {
         #[command(flatten)]
         how: How,
     },
+    /// Have nothing moved for the sake of balance until it is released: drains, moves to nodes and takeovers go on
+    Hold {
+        #[command(flatten)]
+        file: File,
+    },
+    /// Share slices out again that were held
+    Release {
+        #[command(flatten)]
+        how: How,
+    },
 }
 
 /// Where etcd is, and how long is waited.
@@ -85,6 +96,10 @@ pub(super) fn run(wish: &Wish, output: Output) -> anyhow::Result<()> {
         Wish::Undrain { node, how } => {
             let operator = how.operator()?;
             operator.undrain(node)?;
+            if operator.look()?.is_held {
+                let later = format!("{node} is to have its share once slices are released");
+                return how.say(output, &later, &later, &operator);
+            }
             how.wait(|waiting| operator.wait_until_balanced(waiting))?;
             how.say(output, &format!("{node} has its share"), &format!("{node} is to have its share"), &operator)
         }
@@ -108,13 +123,27 @@ pub(super) fn run(wish: &Wish, output: Output) -> anyhow::Result<()> {
                 ["are served", "are given up"].map(|state| format!("{} slices {state}", slices.len()));
             how.say(output, &are_served, &are_to_be, &operator)
         }
+        Wish::Hold { file } => {
+            let operator = operator_of(file)?;
+            operator.hold(true)?;
+            output.answer(&operator.look()?, || print::line("slices are held: nothing moves for the sake of balance"))
+        }
+        Wish::Release { how } => {
+            let operator = how.operator()?;
+            operator.hold(false)?;
+            how.wait(|waiting| operator.wait_until_balanced(waiting))?;
+            how.say(output, "slices are released, and all nodes have their shares", "slices are released", &operator)
+        }
     }
+}
+
+fn operator_of(File { config }: &File) -> anyhow::Result<Operator> {
+    Ok(Operator::of(config, &tombolo_config::load(config)?)?)
 }
 
 impl How {
     fn operator(&self) -> anyhow::Result<Operator> {
-        let config = &self.file.config;
-        Ok(Operator::of(config, &tombolo_config::load(config)?)?)
+        operator_of(&self.file)
     }
 
     fn wait(&self, until: impl FnOnce(Waiting<'_>) -> Result<(), OverviewError>) -> anyhow::Result<()> {

@@ -14,7 +14,8 @@
 //!   (o, b) -> (o, t)       t becomes the backup
 //! ```
 //!
-//! Owners come first. While one has to change no backup is changed for the sake of balance, since that may turn out to be in vain.
+//! What an operator wants comes first: what is done for the sake of balance may have to wait, and no wish waits for it. Then owners do: while
+//! one has to change no backup is changed, since that may turn out to be in vain.
 
 mod shares;
 
@@ -52,6 +53,17 @@ pub struct Target {
 pub struct Plan {
     targets: Vec<Option<Target>>,
     moves: Vec<u16>,
+    /// Those of them that an operator wants.
+    wished: BTreeSet<u16>,
+}
+
+/// Why a slice moves; what comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Why {
+    /// It is pinned, or its owner or its backup takes no slices any more.
+    Wish,
+    /// Others have less.
+    Balance,
 }
 
 /// How far a slice is on its way; what is nearly there comes first.
@@ -85,8 +97,17 @@ impl Plan {
             }
             back_up(owner, &others, slices, &mut targets);
         }
-        let moves = moves(slices, &targets);
-        Self { targets, moves }
+        let is_leaving = |node: Node| !members.iter().any(|member| member.node == node && !member.is_drained);
+        let why = |number: u16, slice: &Assignment, target: Target| {
+            let is_staying = slice.owner == target.owner;
+            let backup = if is_staying { target.backup } else { Some(target.owner) };
+            let is_wished = slice.backup.is_some_and(is_leaving) && !backup.is_some_and(is_leaving)
+                || !is_staying && (is_leaving(slice.owner) || pins.get(&number) == Some(&target.owner));
+            if is_wished { Why::Wish } else { Why::Balance }
+        };
+        let moves = moves(slices, &targets, why);
+        let wished = moves.iter().filter(|(why, _)| *why == Why::Wish).map(|(_, number)| *number).collect();
+        Self { targets, moves: moves.into_iter().map(|(_, number)| number).collect(), wished }
     }
 
     /// Who should have a slice; nothing, if no node takes any.
@@ -99,6 +120,12 @@ impl Plan {
     #[must_use]
     pub fn moves(&self) -> &[u16] {
         &self.moves
+    }
+
+    /// Whether a slice moves now since an operator wants it, and not for the sake of balance.
+    #[must_use]
+    pub fn is_wished(&self, slice: u16) -> bool {
+        self.wished.contains(&slice)
     }
 }
 
@@ -127,22 +154,27 @@ fn back_up(owner: Node, others: &Weights, slices: &[Option<Assignment>], targets
     }
 }
 
-/// The slices that move now. Copies that are being made count as well.
-fn moves(slices: &[Option<Assignment>], targets: &[Option<Target>]) -> Vec<u16> {
-    let mut all: Vec<(Way, u16)> = Vec::new();
+/// The slices that move now, and why. Copies that are being made count as well.
+fn moves(
+    slices: &[Option<Assignment>],
+    targets: &[Option<Target>],
+    why: impl Fn(u16, &Assignment, Target) -> Why,
+) -> Vec<(Why, u16)> {
+    let mut all: Vec<(bool, Why, Way, u16)> = Vec::new();
     let mut busy = 0;
     for ((number, slice), target) in (0..).zip(slices).zip(targets) {
         let Some((slice, target)) = slice.as_ref().zip(*target) else { continue };
+        let is_copied = slice.phase == Phase::Syncing;
         match way(slice, target) {
-            Some(way) => all.push((way, number)),
-            None => busy += usize::from(slice.phase == Phase::Syncing),
+            // What is under way comes to its end first.
+            Some(way) => all.push((!is_copied, why(number, slice, target), way, number)),
+            None => busy += usize::from(is_copied),
         }
     }
     all.sort_unstable();
-    if all.first().is_some_and(|(first, _)| *first != Way::BackUp) {
-        all.retain(|(way, _)| *way != Way::BackUp);
-    }
-    all.into_iter().map(|(_, number)| number).take(MOVES.saturating_sub(busy)).collect()
+    let first = all.iter().filter(|(.., way, _)| *way != Way::BackUp).map(|(_, why, ..)| *why).min();
+    all.retain(|(_, why, way, _)| *way != Way::BackUp || first.is_none_or(|first| *why < first));
+    all.into_iter().map(|(_, why, _, number)| (why, number)).take(MOVES.saturating_sub(busy)).collect()
 }
 
 fn way(slice: &Assignment, target: Target) -> Option<Way> {

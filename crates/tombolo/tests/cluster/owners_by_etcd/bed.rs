@@ -14,9 +14,6 @@ use super::limits::Limits;
 use crate::boxes::Cluster;
 use crate::subscribers::{alive, dead};
 
-/// Connections that may be lost by a fault of the gateway's that is known and not mended.
-const FEW: usize = 4;
-
 pub(super) struct Bed {
     pub(super) cluster: Cluster,
     /// A flow of each slice at least, by the number of the slice.
@@ -45,6 +42,8 @@ impl Bed {
 
     pub(super) fn of(scenario: Scenario) -> Self {
         let cluster = Cluster::of(scenario);
+        // Cases say who owns what after a fault: what moves ten seconds later for the sake of balance would be in their way.
+        cluster.hold("n1").unwrap();
         cluster.protected("n1");
         cluster.wait_for_slices();
         let slicing = Slicing::new(cluster.secret().unwrap(), SLICES).unwrap();
@@ -130,13 +129,6 @@ impl Bed {
     pub(super) fn all_live(&self, what: &str) {
         let dead = dead(&self.idle);
         assert!(dead.is_empty(), "{what}: of {} connections that said nothing are dead: {dead:?}", self.idle.len());
-    }
-
-    /// The same where slices have moved twice: the bindings of one to three of 95 connections are at no node then, and why is not known.
-    pub(super) fn all_but_few_live(&self, what: &str) {
-        let dead = dead(&self.idle);
-        eprintln!("  {what}: of {} connections that said nothing are dead: {dead:?}", self.idle.len());
-        assert!(dead.len() <= FEW, "{what}: {dead:?}");
     }
 
     /// The slices of a node, as etcd has it.

@@ -91,7 +91,7 @@ fn a_process_that_was_asleep_wakes_and_is_nobody(bed: &mut Bed) {
     assert!(seen.longest_wait() <= ADMISSION);
     std::thread::sleep(ASLEEP);
     bed.without("n3");
-    bed.all_but_few_live("n3 stands still");
+    bed.all_live("n3 stands still");
     let epochs = bed.cluster.epochs("n1");
     let strangers = bed.strangers(&of_owner);
     let seen = bed.during("they go on", &strangers, |cluster| {
@@ -101,7 +101,7 @@ fn a_process_that_was_asleep_wakes_and_is_nobody(bed: &mut Bed) {
     seen.within(RETURN);
     bed.cluster.mended();
     assert_eq!((bed.slices_of("n3"), bed.cluster.epochs("n1")), (Vec::new(), epochs));
-    bed.all_but_few_live("they go on");
+    bed.all_live("they go on");
     assert_eq!(bed.endpoints(), known);
 }
 
@@ -183,7 +183,7 @@ fn only_etcd_does_not_hear(bed: &mut Bed, node: &'static str, what: &str, limit:
         cluster.protected(node);
     });
     seen.within(RETURN);
-    bed.all_but_few_live(what);
+    bed.all_live(what);
     assert_eq!(bed.endpoints(), known);
 }
 
