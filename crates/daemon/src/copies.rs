@@ -2,20 +2,20 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-#[cfg(feature = "cluster")]
-use std::sync::PoisonError;
 use std::sync::{Arc, Mutex};
+#[cfg(feature = "cluster")]
+use std::sync::{PoisonError, mpsc};
 use std::thread::JoinHandle;
 #[cfg(feature = "cluster")]
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use tombolo_cluster::link::{self, Copying, Incoming, Outgoing, Returns, Standings, Surroundings, Terms};
+use tombolo_cluster::link::{self, Copying, Incoming, Outgoing, Promises, Returns, Standings, Surroundings, Terms};
 use tombolo_cluster::replica::Sender;
 #[cfg(feature = "cluster")]
 use tombolo_cluster::{
     link::CopyingState,
-    ownership::CopyState,
+    ownership::{CopyState, Event},
     replica::{To, View},
 };
 use tombolo_config::{Cluster, Replication};
@@ -42,6 +42,8 @@ pub(crate) struct Copies {
     incoming: Arc<Incoming>,
     outgoing: Arc<Outgoing>,
     standings: Arc<Standings>,
+    #[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "nobody agrees on owners in such a build"))]
+    promises: Arc<Promises>,
     listener: TcpListener,
     /// Number, name and address of each backup.
     backups: Vec<(u8, String, SocketAddr)>,
@@ -54,6 +56,7 @@ pub(crate) struct CopyThreads(Vec<JoinHandle<()>>);
 #[derive(Debug)]
 struct Around {
     plan: Arc<ArcSwap<Plan>>,
+    promises: Arc<Promises>,
     stop: StopSignal,
 }
 
@@ -68,6 +71,10 @@ impl Surroundings for Around {
 
     fn is_over(&self) -> bool {
         self.stop.is_given()
+    }
+
+    fn promises(&self) -> Option<&Promises> {
+        Some(&self.promises)
     }
 }
 
@@ -96,7 +103,9 @@ impl Copies {
             unusable(&what)
         })?;
         let standings = Arc::new(Standings::of(cluster.nodes.len()));
-        let around: Arc<dyn Surroundings> = Arc::new(Around { plan: Arc::clone(plan), stop });
+        let promises = Arc::<Promises>::default();
+        let around: Arc<dyn Surroundings> =
+            Arc::new(Around { plan: Arc::clone(plan), promises: Arc::clone(&promises), stop });
         let sender = Arc::new(Mutex::new(Sender::new(Arc::clone(tables))));
         let incoming = Incoming::new(
             terms.clone(),
@@ -125,6 +134,7 @@ impl Copies {
             incoming: Arc::new(incoming),
             outgoing: Arc::new(outgoing),
             standings,
+            promises,
             listener,
             backups,
         })))
@@ -193,6 +203,24 @@ impl Copies {
     pub(crate) fn vouched(&self) -> Vec<(u8, Instant)> {
         let vouched = (0..).zip(self.standings()).filter_map(|(node, copying)| Some((node, copying.vouched?)));
         vouched.collect()
+    }
+
+    /// The agent hears what others ask of this node and promise to it.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn tell(&self, agent: mpsc::Sender<Event>) {
+        self.promises.tell(agent);
+    }
+
+    /// A backup is asked for a promise.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn ask(&self, node: u8, number: u64) {
+        self.promises.ask(node, number);
+    }
+
+    /// An owner is promised what it has asked for.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn promise(&self, node: u8, number: u64) {
+        self.promises.promise(node, number);
     }
 
     /// Slices are copied to a node from now on.

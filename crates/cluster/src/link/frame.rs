@@ -10,6 +10,8 @@
 //! applied  number of the batch (8)
 //! alive    nothing
 //! vouch    nothing: none of the other end's slices was taken over by this one. Where nodes agree on who has which
+//! ask      a number of the owner's (8): will this backup take over none of its slices for 2 s? From owners without a lease
+//! promise  the same number (8): it will not, from when it was asked
 //! ```
 //!
 //! Numbers are little-endian. Two nodes speak the lower one of their versions; each knows its own and the one
@@ -64,6 +66,8 @@ pub(super) enum Frame<'b> {
     Applied(u64),
     Alive,
     Vouch,
+    Ask(u64),
+    Promise(u64),
 }
 
 impl Frame<'_> {
@@ -76,6 +80,8 @@ impl Frame<'_> {
             Self::Applied(_) => 5,
             Self::Alive => 6,
             Self::Vouch => 7,
+            Self::Ask(_) => 9,
+            Self::Promise(_) => 10,
         }
     }
 
@@ -90,7 +96,7 @@ impl Frame<'_> {
             }
             Self::Refusal(words) => out.extend(words.bytes().take(1000)),
             Self::Batch(batch) => out.extend(*batch),
-            Self::Applied(number) => out.extend(number.to_le_bytes()),
+            Self::Applied(number) | Self::Ask(number) | Self::Promise(number) => out.extend(number.to_le_bytes()),
             Self::Alive | Self::Vouch => {}
         }
         finish(out, start);
@@ -115,16 +121,19 @@ impl Frame<'_> {
             },
             3 => Frame::Refusal(String::from_utf8_lossy(body).into_owned()),
             4 => Frame::Batch(body),
-            5 => {
-                let number = body.try_into().map_err(|_| FrameError("what it has applied"))?;
-                Frame::Applied(u64::from_le_bytes(number))
-            }
+            5 => Frame::Applied(number(body).ok_or(FrameError("what it has applied"))?),
             6 if body.is_empty() => Frame::Alive,
             7 if body.is_empty() => Frame::Vouch,
+            9 => Frame::Ask(number(body).ok_or(FrameError("what it asks for"))?),
+            10 => Frame::Promise(number(body).ok_or(FrameError("what it promises"))?),
             _ => return Err(FrameError("a frame of an unknown kind")),
         };
         Ok(Some((frame, HEADER + length)))
     }
+}
+
+fn number(body: &[u8]) -> Option<u64> {
+    body.try_into().ok().map(u64::from_le_bytes)
 }
 
 /// Begins a frame with a batch that is appended next; its place.
@@ -243,6 +252,9 @@ mod tests {
             Frame::Batch(&[1, 2, 3]),
             Frame::Applied(9),
             Frame::Alive,
+            Frame::Vouch,
+            Frame::Ask(77),
+            Frame::Promise(78),
         ];
         let mut said = Vec::new();
         frames.iter().for_each(|frame| frame.emit(&mut said));
@@ -258,7 +270,17 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        for bytes in [&[9, 0, 0, 0][..], &[6, 1, 0, 0], &[6, 0, 1, 0, 0], &[5, 0, 1, 0, 0], &[4, 0, 255, 255]] {
+        let frames = [
+            &[11, 0, 0, 0][..],
+            &[6, 1, 0, 0],
+            &[6, 0, 1, 0, 0],
+            &[5, 0, 1, 0, 0],
+            &[4, 0, 255, 255],
+            &[9, 0, 0, 0],
+            &[9, 0, 9, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
+            &[10, 0, 7, 0, 1, 2, 3, 4, 5, 6, 7],
+        ];
+        for bytes in frames {
             assert!(Frame::parse(bytes).is_err(), "{bytes:?}");
         }
         let mut said = Vec::new();

@@ -153,6 +153,7 @@ pub(super) fn take(outgoing: &Outgoing, node: u8, view: View<'_>, stream: &mut S
                 }
                 Frame::Refusal(words) => return Err(Ended::Said(words)),
                 Frame::Hello(_) | Frame::Applied(_) | Frame::Vouch | Frame::Alive => {}
+                Frame::Ask(_) | Frame::Promise(_) => {}
             }
         }
         if let Some(number) = applied {

@@ -127,6 +127,9 @@ fn follow(
         let what = || format!("there is no service {} here: what it has is not copied", unknown.join(", "));
         copying.faults[1] = (!unknown.is_empty()).then(what);
     });
+    // What an earlier connection has not taken was promised to whoever was there then.
+    let promises = around.promises();
+    let _ = promises.and_then(|promises| promises.take_promised(node));
     let mut since = Instant::now();
     let mut vouched = None;
     while !around.is_over() && Arc::ptr_eq(&plan, &around.plan()) {
@@ -148,12 +151,22 @@ fn follow(
             say(stream, &Frame::Vouch)?;
             vouched = Some(Instant::now());
         }
+        if let Some(number) = promises.and_then(|promises| promises.take_promised(node)) {
+            say(stream, &Frame::Promise(number))?;
+        }
         let mut applied = None;
         let mut is_empty = true;
         for _ in 0..AT_ONCE {
             let Some(frame) = stream.next().map_err(StreamError::from)? else { break };
             is_empty = false;
-            let Frame::Batch(batch) = frame else { continue };
+            let batch = match frame {
+                Frame::Batch(batch) => batch,
+                Frame::Ask(number) => {
+                    promises.into_iter().for_each(|promises| promises.hear_asked(node, number));
+                    continue;
+                }
+                _ => continue,
+            };
             let apply = || {
                 let mut copy = lock(copy);
                 if copy.connection != connection {

@@ -13,6 +13,10 @@
 //! owner -> backup   batch, batch ...
 //! backup -> owner   applied: the number of the last batch
 //! both              alive, where there was nothing else for a second
+//!
+//! (where etcd does not answer)
+//! owner -> backup   ask: a number
+//! backup -> owner   promise: the same number          if it will take over nothing for 2 s
 //! ```
 //!
 //! A certificate is for the name of its node: whoever has another one cannot speak for it.
@@ -22,6 +26,7 @@ mod frame;
 mod giving_back;
 mod incoming;
 mod outgoing;
+mod promises;
 mod returns;
 mod standing;
 mod stream;
@@ -30,6 +35,7 @@ mod terms;
 pub use ends::{Incoming, Outgoing};
 pub use incoming::receive;
 pub use outgoing::send;
+pub use promises::Promises;
 pub use returns::Returns;
 pub use standing::{Copying, CopyingState, Standings};
 pub use terms::{Terms, TermsError};
@@ -63,4 +69,8 @@ pub trait Surroundings: std::fmt::Debug + Send + Sync {
     fn now(&self) -> Tick;
     /// The gateway ends.
     fn is_over(&self) -> bool;
+    /// What agents ask of each other, where nodes agree on who has which slice.
+    fn promises(&self) -> Option<&Promises> {
+        None
+    }
 }

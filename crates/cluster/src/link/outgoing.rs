@@ -36,6 +36,8 @@ enum Failure {
     Version(SocketAddr, u16),
     #[error("{0} says that it has what it was not sent")]
     Acknowledged(SocketAddr),
+    #[error("{0} promises what it was not asked for")]
+    Promised(SocketAddr),
 }
 
 /// Copies to the backup with this number and name, which listens at `address`, until the gateway ends.
@@ -118,9 +120,17 @@ fn copy(
     let mut sent: VecDeque<(u64, Instant)> = VecDeque::new();
     let mut out = Vec::new();
     let mut number = 0;
+    // What was to be asked before is too old by now.
+    let promises = outgoing.around.promises();
+    let _ = promises.and_then(|promises| promises.take_asked(node));
+    let mut asked = None;
     while !outgoing.around.is_over() && Arc::ptr_eq(plan, &outgoing.around.plan()) {
         let now = outgoing.around.now();
         out.clear();
+        if let Some(number) = promises.and_then(|promises| promises.take_asked(node)) {
+            Frame::Ask(number).emit(&mut out);
+            asked = Some(number);
+        }
         {
             let mut sender = outgoing.lock();
             sender.collect(view);
@@ -151,8 +161,15 @@ fn copy(
                 }
                 Frame::Refusal(words) => return Err(Failure::Refused(address, words)),
                 Frame::Vouch => outgoing.standings.change(node, |copying| copying.vouched = Some(Instant::now())),
+                // Whoever is not asked by this connection has promised nothing to this process.
+                Frame::Promise(number) if asked.is_none_or(|asked| number > asked) => {
+                    return Err(Failure::Promised(address));
+                }
+                Frame::Promise(number) => {
+                    promises.into_iter().for_each(|promises| promises.hear_promised(node, number));
+                }
                 Frame::Alive => {}
-                Frame::Hello(_) | Frame::Welcome { .. } | Frame::Batch(_) => {}
+                Frame::Hello(_) | Frame::Welcome { .. } | Frame::Batch(_) | Frame::Ask(_) => {}
             }
         }
         note(outgoing, node, out.len(), sent.front().map(|(_, at)| *at));
