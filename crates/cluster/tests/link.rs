@@ -6,13 +6,15 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tombolo_cluster::link::{
-    Copying, CopyingState, Incoming, Outgoing, Returns, Standings, Surroundings, Taken, Terms, receive, send,
+    Copying, CopyingState, Incoming, Outgoing, Promises, Returns, Standings, Surroundings, Taken, Terms, receive, send,
 };
+use tombolo_cluster::ownership::{Event, Node};
 use tombolo_cluster::replica::Sender;
 use tombolo_engine::Plan;
 use tombolo_engine::cluster::{Assigned, Cluster, Granting, Holders};
@@ -50,6 +52,7 @@ fn plan_with(node: &str, epoch: u32, ranges: &[&str]) -> Arc<Plan> {
 struct Around {
     plan: Mutex<Arc<Plan>>,
     is_over: AtomicBool,
+    promises: Promises,
 }
 
 impl Surroundings for Around {
@@ -64,10 +67,23 @@ impl Surroundings for Around {
     fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
+
+    fn promises(&self) -> Option<&Promises> {
+        Some(&self.promises)
+    }
+}
+
+impl Around {
+    /// What the agent is told.
+    fn heard(&self) -> Receiver<Event> {
+        let (agent, heard) = channel();
+        self.promises.tell(agent);
+        heard
+    }
 }
 
 fn around(plan: Arc<Plan>) -> Arc<Around> {
-    Arc::new(Around { plan: Mutex::new(plan), is_over: AtomicBool::new(false) })
+    Arc::new(Around { plan: Mutex::new(plan), is_over: AtomicBool::new(false), promises: Promises::default() })
 }
 
 fn read(name: &str) -> Vec<u8> {
@@ -258,6 +274,26 @@ fn what_one_node_has_the_other_one_gets() {
         wait("the rest is copied", || is_copied(&owner));
     }
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[test]
+fn an_owner_asks_and_its_backup_promises() {
+    let backup = Backup::new(plan("n2", 1), "n2");
+    let owner = Owner::new(plan("n1", 1), "n1", ("n2", backup.address));
+    let (asked, promised) = (backup.around.heard(), owner.around.heard());
+    wait("they are connected", || owner.standing().to == CopyingState::Complete);
+    for number in [7, 8] {
+        owner.around.promises.ask(1, number);
+        assert_eq!(asked.recv_timeout(PATIENCE), Ok(Event::Asked(Node(0), number)));
+    }
+    backup.around.promises.promise(0, 8);
+    assert_eq!(promised.recv_timeout(PATIENCE), Ok(Event::Promised(Node(1), 8)));
+
+    // Nobody has asked for that.
+    backup.around.promises.promise(0, 9);
+    let is_over = || owner.standing().faults[0].as_ref().is_some_and(|fault| fault.contains("was not asked for"));
+    wait("the connection ends", is_over);
+    assert!(promised.try_recv().is_err());
 }
 
 #[test]

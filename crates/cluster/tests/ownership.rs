@@ -36,18 +36,23 @@ struct Seat {
 }
 
 impl Seat {
-    /// There is one slice, and another node.
+    /// At 10 s, when nothing is left of what an earlier process may have promised.
     fn new(assigned: Assignment, holds: Option<Epoch>) -> Self {
-        let mut seat = Self::before_reading(1, holds);
+        Self::since(8000, &[assigned], holds)
+    }
+
+    /// Of a process that has begun then, with these slices.
+    fn since(began: u64, assigned: &[Assignment], holds: Option<Epoch>) -> Self {
+        let mut seat = Self::before_reading(began, assigned.len().try_into().unwrap(), holds);
         let nodes = vec![(OWN, presence(MADE)), (OTHER, presence(OTHERS))];
-        let _ =
-            seat.tell(Event::Read(Reading { nodes, slices: vec![(0, assigned, Revision(9))], ..Reading::default() }));
+        let slices = (0..).zip(assigned).map(|(number, assigned)| (number, *assigned, Revision(9))).collect();
+        let _ = seat.tell(Event::Read(Reading { nodes, slices, ..Reading::default() }));
         seat
     }
 
     /// There are protected slices with these owners and backups, and these other nodes; what the node should have a copy of it has.
     fn among(others: &[(Node, Revision)], holders: &[(Node, Node)]) -> Self {
-        let mut seat = Self::before_reading(holders.len().try_into().unwrap(), Some(Epoch(3)));
+        let mut seat = Self::before_reading(8000, holders.len().try_into().unwrap(), Some(Epoch(3)));
         let all = [(OWN, MADE)].into_iter().chain(others.iter().copied());
         let made: BTreeMap<Node, Revision> = all.collect();
         let slice = |(number, (owner, backup)): (u16, &(Node, Node))| {
@@ -59,9 +64,10 @@ impl Seat {
         seat
     }
 
-    fn before_reading(slices: u16, holds: Option<Epoch>) -> Self {
-        let mut seat = Self { agent: Agent::new(OWN, slices), now: 10_000 };
+    fn before_reading(began: u64, slices: u16, holds: Option<Epoch>) -> Self {
+        let mut seat = Self { agent: Agent::new(OWN, slices), now: began };
         let _ = seat.tell(Event::Tick);
+        seat.now = 10_000;
         let _ = seat.tell(Event::Registered { lease: Lease(7), created: MADE, sent: Moment(seat.now) });
         for slice in 0..slices {
             let _ = seat.tell(Event::Holds(slice, holds));
@@ -125,6 +131,18 @@ fn transactions(actions: &[Action]) -> Vec<&Transaction> {
 
 fn last_word(actions: &[Action], word: impl Fn(&Action) -> Option<Moment>) -> Option<Moment> {
     actions.iter().rev().find_map(word)
+}
+
+fn grant_until(actions: &[Action]) -> Option<Moment> {
+    last_word(actions, |action| if let Action::GrantUntil(until) = action { Some(*until) } else { None })
+}
+
+/// The backups that are asked for a promise, and the number of the last question.
+fn asked(actions: &[Action]) -> (Vec<Node>, u64) {
+    let asked =
+        actions.iter().filter_map(|action| if let Action::Ask(node, at) = action { Some((*node, *at)) } else { None });
+    let (nodes, at): (Vec<Node>, Vec<u64>) = asked.unzip();
+    (nodes, at.last().copied().unwrap_or_default())
 }
 
 fn serve_until(actions: &[Action]) -> Option<Moment> {
@@ -193,6 +211,115 @@ fn an_owner_without_a_lease_serves_on_while_its_backup_vouches() {
     let alone = |action: &Action| if let Action::AloneUntil(until) = action { Some(*until) } else { None };
     let word = last_word(&seat.wait(5000), alone);
     assert!(word > Some(Moment(seat.now + 5000)), "an agent that lives says so: {word:?}");
+}
+
+#[test]
+fn an_owner_without_renewals_grants_for_30_s_while_its_backup_promises() {
+    let mut seat = Seat::new(protected(OWN, MADE, OTHER), Some(Epoch(3)));
+    assert_eq!(asked(&seat.wait(900)), (vec![], 0), "a renewal may be late");
+    let actions = seat.wait(100);
+    assert_eq!(asked(&actions), (vec![OTHER], 11_000));
+    // Its answer counts from the question, not from when it came, and the lease lasts for as long as it does.
+    seat.now += 400;
+    assert_eq!(grant_until(&seat.tell(Event::Promised(OTHER, 11_000))), Some(Moment(12_950)));
+    assert_eq!((seat.agent.grace(Moment(11_949)), seat.agent.grace(Moment(11_950))), (None, Some(30_000)));
+    assert_eq!(grant_until(&seat.wait(1000)), None, "it has not promised again");
+    assert_eq!(seat.agent.grace(Moment(12_950)), None);
+    let mut last = None;
+    let mut questions = 0;
+    while seat.now < 50_000 {
+        let actions = seat.wait(100);
+        if let (nodes, at @ 1..) = asked(&actions) {
+            assert_eq!((nodes, at), (vec![OTHER], seat.now));
+            questions += 1;
+            last = grant_until(&seat.tell(Event::Promised(OTHER, at))).or(last);
+        }
+    }
+    assert_eq!(last, Some(Moment(10_000 + 1950 + 30_000)), "30 s after its lease");
+    assert!((90..110).contains(&questions), "each 0.3 s, and no more: {questions}");
+    let sent = Moment(seat.now);
+    assert_eq!(grant_until(&seat.tell(Event::Renewed { lease: Lease(7), sent })), Some(sent + 1950));
+}
+
+#[test]
+fn an_owner_grants_by_its_lease_alone_unless_all_of_its_backups_promise() {
+    let slices = [protected(OWN, MADE, OTHER), protected(OWN, MADE, Node(2))];
+    let mut seat = Seat::since(8000, &slices, Some(Epoch(3)));
+    let (nodes, at) = asked(&seat.wait(1000));
+    assert_eq!(nodes, [OTHER, Node(2)]);
+    assert_eq!(grant_until(&seat.tell(Event::Promised(OTHER, at))), None);
+    assert_eq!(grant_until(&seat.tell(Event::Promised(Node(2), at + 1))), None, "nobody was asked by then");
+    assert_eq!(grant_until(&seat.tell(Event::Promised(Node(2), at))), Some(Moment(at + 1950)));
+    // One more has the copy of a slice, and has promised nothing.
+    let other = Assignment { backup: Some(Node(3)), phase: Phase::Syncing, ..slices[1] };
+    assert_eq!(grant_until(&seat.tell(Event::SliceSeen(1, other, Revision(12)))), Some(Moment(11_950)));
+}
+
+#[test]
+fn an_owner_whose_slices_have_no_backup_needs_nobodys_word() {
+    let single = Assignment { backup: None, phase: Phase::Single, ..protected(OWN, MADE, OTHER) };
+    let mut seat = Seat::new(single, Some(Epoch(3)));
+    let actions = seat.wait(1100);
+    assert_eq!((asked(&actions).0, grant_until(&actions)), (vec![], Some(Moment(12_950))));
+    assert_eq!(grant_until(&seat.wait(40_000)), Some(Moment(41_950)));
+}
+
+#[test]
+fn grace_ends_with_the_life_of_which_it_was() {
+    let mut seat = Seat::new(protected(OWN, MADE, OTHER), Some(Epoch(3)));
+    let (_, at) = asked(&seat.wait(1000));
+    let _ = seat.tell(Event::Promised(OTHER, at));
+    let actions = seat.tell(Event::LeaseLost(Lease(7)));
+    assert_eq!(grant_until(&actions), Some(Moment(0)));
+    let role = Role::Former { epoch: Epoch(3), backup: Some(OTHER) };
+    let places = [Action::GrantUntil(Moment(0)), Action::Play(0, role)]
+        .map(|wanted| actions.iter().position(|action| *action == wanted).unwrap());
+    assert!(places.is_sorted(), "first it grants no more: {actions:?}");
+    let sent = Moment(seat.now);
+    let actions = seat.tell(Event::Registered { lease: Lease(8), created: Revision(20), sent });
+    assert_eq!((grant_until(&actions), seat.agent.role(0)), (Some(sent + 1950), role));
+}
+
+#[test]
+fn a_backup_that_etcd_does_not_answer_promises_and_takes_over_when_that_is_over() {
+    let mut seat = Seat::new(protected(OTHER, OTHERS, OWN), Some(Epoch(3)));
+    let _ = seat.wait(900);
+    let promise = Action::Promise(OTHER, 5);
+    assert!(!seat.tell(Event::Asked(OTHER, 5)).contains(&promise), "its lease may be renewed");
+    let _ = seat.wait(500);
+    assert!(seat.tell(Event::Asked(OTHER, 5)).contains(&promise));
+    // It has another life meanwhile, and is bound by its word all the same.
+    let _ = seat.tell(Event::LeaseLost(Lease(7)));
+    let sent = Moment(seat.now);
+    let mut actions = seat.tell(Event::Registered { lease: Lease(8), created: Revision(20), sent });
+    actions.extend(seat.tell(Event::NodeGone(OTHER)));
+    actions.extend(seat.tell(Event::Renewed { lease: Lease(8), sent: Moment(seat.now + 1000) }));
+    actions.extend(seat.wait(1900));
+    assert!(transactions(&actions).is_empty(), "{actions:?}");
+    let actions = seat.wait(100);
+    assert_eq!(transactions(&actions).first().map(|first| first.puts[0].1.cause), Some(Cause::Takeover), "{actions:?}");
+    assert!(!seat.tell(Event::Asked(OTHER, 6)).contains(&Action::Promise(OTHER, 6)), "it has claimed the slice");
+}
+
+#[test]
+fn a_backup_that_knows_its_owner_to_be_gone_promises_nothing() {
+    let mut seat = Seat::new(protected(OTHER, OTHERS, OWN), Some(Epoch(3)));
+    let _ = seat.tell(Event::NodeGone(OTHER));
+    let _ = seat.wait(1500);
+    let promise = Action::Promise(OTHER, 5);
+    assert!(!seat.tell(Event::Asked(OTHER, 5)).contains(&promise));
+    // Nor does one that has a claim on its way on a slice of an earlier life.
+    let _ = seat.tell(Event::NodeSeen(OTHER, presence(Revision(30))));
+    assert!(!seat.tell(Event::Asked(OTHER, 5)).contains(&promise));
+}
+
+#[test]
+fn a_process_that_has_just_begun_is_bound_by_what_an_earlier_one_may_have_promised() {
+    let mut seat = Seat::since(9900, &[protected(OTHER, OTHERS, OWN)], Some(Epoch(3)));
+    let mut actions = seat.tell(Event::NodeGone(OTHER));
+    actions.extend(wait_with_a_lease(&mut seat, 1800));
+    assert!(transactions(&actions).is_empty(), "{actions:?}");
+    assert_eq!(transactions(&seat.wait(100)).len(), 1);
 }
 
 #[test]

@@ -5,15 +5,19 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 #[cfg(feature = "cluster")]
-use std::{collections::BTreeMap, sync::PoisonError, time::Instant};
+use std::{
+    collections::BTreeMap,
+    sync::{PoisonError, mpsc},
+    time::Instant,
+};
 
 use arc_swap::ArcSwap;
-use tombolo_cluster::link::{self, Copying, Incoming, Outgoing, Returns, Standings, Surroundings, Terms};
+use tombolo_cluster::link::{self, Copying, Incoming, Outgoing, Promises, Returns, Standings, Surroundings, Terms};
 use tombolo_cluster::replica::Sender;
 #[cfg(feature = "cluster")]
 use tombolo_cluster::{
     link::{CopyingState, Taken},
-    ownership::CopyState,
+    ownership::{CopyState, Event},
     replica::{To, View},
 };
 use tombolo_config::{Cluster, Replication};
@@ -40,6 +44,8 @@ pub(crate) struct Copies {
     incoming: Arc<Incoming>,
     outgoing: Arc<Outgoing>,
     standings: Arc<Standings>,
+    #[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "nobody agrees on owners in such a build"))]
+    promises: Arc<Promises>,
     listener: TcpListener,
     /// Number, name and address of each backup.
     backups: Vec<(u8, String, SocketAddr)>,
@@ -52,6 +58,7 @@ pub(crate) struct CopyThreads(Vec<JoinHandle<()>>);
 #[derive(Debug)]
 struct Around {
     plan: Arc<ArcSwap<Plan>>,
+    promises: Arc<Promises>,
     stop: StopSignal,
 }
 
@@ -66,6 +73,10 @@ impl Surroundings for Around {
 
     fn is_over(&self) -> bool {
         self.stop.is_given()
+    }
+
+    fn promises(&self) -> Option<&Promises> {
+        Some(&self.promises)
     }
 }
 
@@ -94,7 +105,9 @@ impl Copies {
             unusable(&what)
         })?;
         let standings = Arc::new(Standings::of(cluster.nodes.len()));
-        let around: Arc<dyn Surroundings> = Arc::new(Around { plan: Arc::clone(plan), stop });
+        let promises = Arc::<Promises>::default();
+        let around: Arc<dyn Surroundings> =
+            Arc::new(Around { plan: Arc::clone(plan), promises: Arc::clone(&promises), stop });
         let sender = Arc::new(Mutex::new(Sender::new(Arc::clone(tables))));
         let incoming = Incoming::new(
             terms.clone(),
@@ -123,6 +136,7 @@ impl Copies {
             incoming: Arc::new(incoming),
             outgoing: Arc::new(outgoing),
             standings,
+            promises,
             listener,
             backups,
         })))
@@ -197,6 +211,24 @@ impl Copies {
     #[cfg(feature = "cluster")]
     pub(crate) fn taken(&self) -> BTreeMap<u8, Vec<Taken>> {
         self.standings.take_taken()
+    }
+
+    /// The agent hears what others ask of this node and promise to it.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn tell(&self, agent: mpsc::Sender<Event>) {
+        self.promises.tell(agent);
+    }
+
+    /// A backup is asked for a promise.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn ask(&self, node: u8, number: u64) {
+        self.promises.ask(node, number);
+    }
+
+    /// An owner is promised what it has asked for.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn promise(&self, node: u8, number: u64) {
+        self.promises.promise(node, number);
     }
 
     /// Slices are copied to a node from now on.

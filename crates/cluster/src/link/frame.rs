@@ -11,6 +11,8 @@
 //! alive    nothing
 //! vouch    nothing: none of the other end's slices was taken over by this one. Where nodes agree on who has which
 //! took     slices of the other end that this one took over and has, one at least, in order, each: number (2), epoch (4)
+//! ask      a number of the owner's (8): will this backup take over none of its slices for 2 s? From owners without a lease
+//! promise  the same number (8): it will not, from when it was asked
 //! ```
 //!
 //! Numbers are little-endian. Two nodes speak the lower one of their versions; each knows its own and the one
@@ -69,6 +71,8 @@ pub(super) enum Frame<'b> {
     Alive,
     Vouch,
     Took(Vec<Taken>),
+    Ask(u64),
+    Promise(u64),
 }
 
 impl Frame<'_> {
@@ -82,6 +86,8 @@ impl Frame<'_> {
             Self::Alive => 6,
             Self::Vouch => 7,
             Self::Took(_) => 8,
+            Self::Ask(_) => 9,
+            Self::Promise(_) => 10,
         }
     }
 
@@ -96,7 +102,7 @@ impl Frame<'_> {
             }
             Self::Refusal(words) => out.extend(words.bytes().take(1000)),
             Self::Batch(batch) => out.extend(*batch),
-            Self::Applied(number) => out.extend(number.to_le_bytes()),
+            Self::Applied(number) | Self::Ask(number) | Self::Promise(number) => out.extend(number.to_le_bytes()),
             Self::Alive | Self::Vouch => {}
             Self::Took(taken) => taken.iter().for_each(|taken| taken.emit(out)),
         }
@@ -122,17 +128,20 @@ impl Frame<'_> {
             },
             3 => Frame::Refusal(String::from_utf8_lossy(body).into_owned()),
             4 => Frame::Batch(body),
-            5 => {
-                let number = body.try_into().map_err(|_| FrameError("what it has applied"))?;
-                Frame::Applied(u64::from_le_bytes(number))
-            }
+            5 => Frame::Applied(number(body).ok_or(FrameError("what it has applied"))?),
             6 if body.is_empty() => Frame::Alive,
             7 if body.is_empty() => Frame::Vouch,
             8 => Frame::Took(parse_taken(body).ok_or(FrameError("which slices it took over"))?),
+            9 => Frame::Ask(number(body).ok_or(FrameError("what it asks for"))?),
+            10 => Frame::Promise(number(body).ok_or(FrameError("what it promises"))?),
             _ => return Err(FrameError("a frame of an unknown kind")),
         };
         Ok(Some((frame, HEADER + length)))
     }
+}
+
+fn number(body: &[u8]) -> Option<u64> {
+    body.try_into().ok().map(u64::from_le_bytes)
 }
 
 /// Begins a frame with a batch that is appended next; its place.
@@ -278,6 +287,8 @@ mod tests {
             Frame::Vouch,
             Frame::Took(vec![taken(0, 1), taken(7, 300), taken(255, u32::MAX)]),
             Frame::Took((0..256).map(|slice| taken(slice, 2)).collect()),
+            Frame::Ask(77),
+            Frame::Promise(78),
         ];
         let mut said = Vec::new();
         frames.iter().for_each(|frame| frame.emit(&mut said));
@@ -293,7 +304,17 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        for bytes in [&[9, 0, 0, 0][..], &[6, 1, 0, 0], &[6, 0, 1, 0, 0], &[5, 0, 1, 0, 0], &[4, 0, 255, 255]] {
+        let frames = [
+            &[11, 0, 0, 0][..],
+            &[6, 1, 0, 0],
+            &[6, 0, 1, 0, 0],
+            &[5, 0, 1, 0, 0],
+            &[4, 0, 255, 255],
+            &[9, 0, 0, 0],
+            &[9, 0, 9, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
+            &[10, 0, 7, 0, 1, 2, 3, 4, 5, 6, 7],
+        ];
+        for bytes in frames {
             assert!(Frame::parse(bytes).is_err(), "{bytes:?}");
         }
         let mut said = Vec::new();

@@ -159,6 +159,7 @@ pub(super) fn take(outgoing: &Outgoing, node: u8, view: View<'_>, stream: &mut S
                     heard.map_err(|unknown| Ended::Said(unknown.to_string()))?;
                 }
                 Frame::Hello(_) | Frame::Applied(_) | Frame::Vouch | Frame::Alive => {}
+                Frame::Ask(_) | Frame::Promise(_) => {}
             }
         }
         if let Some(number) = applied {

@@ -128,6 +128,9 @@ fn follow(
         let what = || format!("there is no service {} here: what it has is not copied", unknown.join(", "));
         copying.faults[1] = (!unknown.is_empty()).then(what);
     });
+    // What an earlier connection has not taken was promised to whoever was there then.
+    let promises = around.promises();
+    let _ = promises.and_then(|promises| promises.take_promised(node));
     let mut since = Instant::now();
     let (mut vouched, mut told) = (None, Told::default());
     while !around.is_over() && Arc::ptr_eq(&plan, &around.plan()) {
@@ -150,6 +153,9 @@ fn follow(
             vouched = Some(Instant::now());
         }
         told.tell(node, view.cluster(), stream)?;
+        if let Some(number) = promises.and_then(|promises| promises.take_promised(node)) {
+            say(stream, &Frame::Promise(number))?;
+        }
         let mut applied = None;
         let mut is_empty = true;
         for _ in 0..AT_ONCE {
@@ -160,6 +166,10 @@ fn follow(
                 Frame::Took(taken) => {
                     let heard = took::hear(&incoming.standings, node, taken, view.cluster());
                     heard.map_err(|unknown| Failure::Refused(unknown.to_string()))?;
+                    continue;
+                }
+                Frame::Ask(number) => {
+                    promises.into_iter().for_each(|promises| promises.hear_asked(node, number));
                     continue;
                 }
                 _ => continue,

@@ -18,6 +18,10 @@
 //! (where nodes agree on who has which slice)
 //! backup -> owner   vouch     it has taken over nothing
 //! both              took      what it has taken over from the other end, as long as that may not know
+//!
+//! (where etcd does not answer)
+//! owner -> backup   ask: a number
+//! backup -> owner   promise: the same number          if it will take over nothing for 2 s
 //! ```
 //!
 //! A certificate is for the name of its node: whoever has another one cannot speak for it.
@@ -27,6 +31,7 @@ mod frame;
 mod giving_back;
 mod incoming;
 mod outgoing;
+mod promises;
 mod returns;
 mod standing;
 mod stream;
@@ -36,6 +41,7 @@ mod took;
 pub use ends::{Incoming, Outgoing};
 pub use incoming::receive;
 pub use outgoing::send;
+pub use promises::Promises;
 pub use returns::Returns;
 pub use standing::{Copying, CopyingState, Standings};
 pub use terms::{Terms, TermsError};
@@ -70,4 +76,8 @@ pub trait Surroundings: std::fmt::Debug + Send + Sync {
     fn now(&self) -> Tick;
     /// The gateway ends.
     fn is_over(&self) -> bool;
+    /// What agents ask of each other, where nodes agree on who has which slice.
+    fn promises(&self) -> Option<&Promises> {
+        None
+    }
 }

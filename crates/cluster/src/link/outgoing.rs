@@ -39,6 +39,8 @@ enum Failure {
     Acknowledged(SocketAddr),
     #[error("{0} makes no sense: {1}")]
     Took(SocketAddr, UnknownSlice),
+    #[error("{0} promises what it was not asked for")]
+    Promised(SocketAddr),
 }
 
 /// Copies to the backup with this number and name, which listens at `address`, until the gateway ends; and tells it which of its slices
@@ -125,10 +127,18 @@ fn copy(
     let mut told = Told::default();
     let mut out = Vec::new();
     let mut number = 0;
+    // What was to be asked before is too old by now.
+    let promises = outgoing.around.promises();
+    let _ = promises.and_then(|promises| promises.take_asked(node));
+    let mut asked = None;
     while !outgoing.around.is_over() && Arc::ptr_eq(plan, &outgoing.around.plan()) {
         told.tell(node, view.cluster(), stream).map_err(over)?;
         let now = outgoing.around.now();
         out.clear();
+        if let Some(number) = promises.and_then(|promises| promises.take_asked(node)) {
+            Frame::Ask(number).emit(&mut out);
+            asked = Some(number);
+        }
         {
             let mut sender = outgoing.lock();
             sender.collect(view);
@@ -163,8 +173,15 @@ fn copy(
                     let heard = took::hear(&outgoing.standings, node, taken, view.cluster());
                     heard.map_err(|unknown| Failure::Took(address, unknown))?;
                 }
+                // Whoever is not asked by this connection has promised nothing to this process.
+                Frame::Promise(number) if asked.is_none_or(|asked| number > asked) => {
+                    return Err(Failure::Promised(address));
+                }
+                Frame::Promise(number) => {
+                    promises.into_iter().for_each(|promises| promises.hear_promised(node, number));
+                }
                 Frame::Alive => {}
-                Frame::Hello(_) | Frame::Welcome { .. } | Frame::Batch(_) => {}
+                Frame::Hello(_) | Frame::Welcome { .. } | Frame::Batch(_) | Frame::Ask(_) => {}
             }
         }
         note(outgoing, node, out.len(), sent.front().map(|(_, at)| *at));

@@ -5,7 +5,7 @@ use super::node::Node;
 use super::number::{Lease, Number, Revision};
 use super::time::Moment;
 
-/// What an agent wants done, in this order: a role is taken back before a word is prolonged.
+/// What an agent wants done, in this order: a role is taken back before a word is prolonged, and a word before a role is given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// A lease of [`TTL`](super::TTL), and the own key under it if there is none.
@@ -28,6 +28,12 @@ pub enum Action {
     Keep(u16, Epoch),
     /// What this node is to a slice.
     Play(u16, Role),
+
+    /// A backup is asked, on the connection for copies, to promise that it will claim nothing of this node's for 2 s. The number comes back
+    /// with its answer, if there is one.
+    Ask(Node, u64),
+    /// An owner is promised what it has asked for with this number.
+    Promise(Node, u64),
 
     /// The slice's addresses are announced with this metric, or not at all.
     Announce(u16, Option<u32>),

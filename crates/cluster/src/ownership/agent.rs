@@ -6,6 +6,7 @@ use super::action::{Action, Role, Transaction};
 use super::assignment::{Cause, Phase};
 use super::change::Claim;
 use super::event::{Event, Reading};
+use super::grace::Promises;
 use super::lease::Leasing;
 use super::node::Node;
 use super::number::{Lease, Number, Revision};
@@ -43,6 +44,8 @@ pub struct Agent {
     next: Moment,
     /// When each backup said that it has taken over nothing.
     vouched: BTreeMap<Node, Moment>,
+    /// What backups say that they will not do.
+    promises: Promises,
     grant_until: Moment,
     serve_until: Moment,
     alone_until: Moment,
@@ -70,6 +73,7 @@ impl Agent {
             pending: None,
             next: Moment(0),
             vouched: BTreeMap::new(),
+            promises: Promises::default(),
             grant_until: Moment(0),
             serve_until: Moment(0),
             alone_until: Moment(0),
@@ -81,13 +85,20 @@ impl Agent {
 
     /// Takes in what it is told at `now`, and says what it wants done.
     pub fn handle(&mut self, now: Moment, event: Event, act: &mut impl FnMut(Action)) {
+        let asked = if let Event::Asked(owner, number) = event { Some((owner, number)) } else { None };
+        self.promises.begin(now);
         self.learn(now, event);
         self.see_who_is_gone(now);
         self.see_to_handovers(now);
+        self.shorten(act);
         self.play(act);
+        self.ask(now, act);
         self.prolong(now, act);
         self.enter(act);
         self.leasing.tend(now, act);
+        if let Some((owner, number)) = asked.filter(|_| self.has_read) {
+            self.answer(owner, number, now, act);
+        }
         self.transact(now, act);
     }
 
@@ -132,6 +143,9 @@ impl Agent {
                 self.change(number, |slice| (slice.holds, slice.is_doubted) = (epoch, false));
             }
             Event::Vouched(node) => drop(self.vouched.insert(node, now)),
+            // Answered when all is known.
+            Event::Asked(..) => {}
+            Event::Promised(node, number) => self.promises.hear(node, Moment(number), now),
             Event::Reaches(reaches) => self.reaches = reaches,
             Event::Deposed(number, epoch, owner) => {
                 self.is_stranded |= owner.is_none() && now >= self.leasing.deadline();
@@ -182,12 +196,21 @@ impl Agent {
         }
     }
 
+    /// Takes the word by which this node grants back where it goes too far: a slice may become its own whose backup has promised nothing.
+    fn shorten(&mut self, act: &mut impl FnMut(Action)) {
+        let until = self.grants_until();
+        if until < self.grant_until {
+            self.grant_until = until;
+            act(Action::GrantUntil(until));
+        }
+    }
+
     /// Prolongs the three words.
     fn prolong(&mut self, now: Moment, act: &mut impl FnMut(Action)) {
-        let deadline = self.leasing.deadline();
-        if self.grant_until != deadline {
-            self.grant_until = deadline;
-            act(Action::GrantUntil(deadline));
+        let grants = self.grants_until();
+        if self.grant_until != grants {
+            self.grant_until = grants;
+            act(Action::GrantUntil(grants));
         }
         let until = now + SERVING;
         if until.since(self.serve_until) >= RENEWAL && self.is_assured(now) {
@@ -264,6 +287,19 @@ impl Agent {
     /// When the own key was made.
     pub(super) const fn created(&self) -> Option<Revision> {
         self.leasing.created()
+    }
+
+    /// When the newest renewal of the own lease was sent that was answered.
+    pub(super) const fn confirmed(&self) -> Option<Moment> {
+        self.leasing.confirmed()
+    }
+
+    pub(super) const fn promises(&self) -> &Promises {
+        &self.promises
+    }
+
+    pub(super) const fn promises_mut(&mut self) -> &mut Promises {
+        &mut self.promises
     }
 
     pub(super) const fn nodes(&self) -> &Nodes {

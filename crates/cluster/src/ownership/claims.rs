@@ -8,6 +8,8 @@
 //! | gone | was it, without its tables | at once if there is no whole copy either, or soon, if the backup is there and does not take over: Vacant |
 //! | gone for 40 s, or its backup as well and an operator says so | its place among the nodes says so | Vacant |
 //!
+//! Nothing is claimed of an owner to whom this node has promised that, for as long as it has (`grace`).
+//!
 //! Two that claim the same slice are no fault: etcd carries out one transaction, and then the other one's compares do not hold.
 
 use super::action::Compare;
@@ -67,6 +69,9 @@ impl Agent {
             return None;
         }
         let is_own = assigned.owner == self.own();
+        if !is_own && self.promises().bind(assigned.owner, now) {
+            return None;
+        }
         let is_protected = assigned.phase == Phase::Protected;
         let backup = assigned.backup.filter(|_| is_protected);
         match backup {

@@ -67,6 +67,10 @@ pub enum Event {
     Holds(u16, Option<Epoch>),
     /// A backup says that it has taken over nothing that is this node's.
     Vouched(Node),
+    /// An owner, with a number of its own, asks this node to promise that it will claim nothing of its for 2 s.
+    Asked(Node, u64),
+    /// A node has promised what it was asked for with this number.
+    Promised(Node, u64),
     /// Whether the node reaches routers of both sides, which is assumed until this is told. One that does not takes over nothing: it could
     /// not serve, and an owner that is cut off from everybody else would not hear from the routers that it is one no more.
     Reaches(bool),

@@ -15,7 +15,7 @@ use super::time::Moment;
 use super::{RENEWAL, TTL};
 
 /// By so much a node counts shorter than etcd.
-const MARGIN: u64 = 50;
+pub(super) const MARGIN: u64 = 50;
 
 /// What a node knows of its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +43,11 @@ impl Leasing {
     /// When the own key was made; none if there is none.
     pub(super) const fn created(&self) -> Option<Revision> {
         if let Self::Held(held) = self { Some(held.created) } else { None }
+    }
+
+    /// When the newest renewal was sent that was answered; none without a lease.
+    pub(super) const fn confirmed(&self) -> Option<Moment> {
+        if let Self::Held(held) = self { Some(held.confirmed) } else { None }
     }
 
     /// Until when the lease is counted on.

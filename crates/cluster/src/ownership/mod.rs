@@ -6,6 +6,7 @@
 //!   etcd     -> registered, renewed, lost,    register, renew,                 -> etcd
 //!               keys, answers                 transactions
 //!   copies   -> copying, holds, vouched,      [agent]  roles, beginnings       -> slice table, copies
+//!               asked, promised                        ask, promise            -> other nodes' agents
 //!   routers  -> reaches, deposed              three words                      -> shared memory, engine
 //!   operator -> wishes                        metrics, entrances               -> routing table 8464
 //!   clock    -> tick
@@ -20,6 +21,8 @@
 //! | to hold | to have all of a slice's state in the own tables, as its owner or by a whole copy |
 //! | deadline | until when a node counts on its lease: a word that is compared before anything is granted |
 //! | to vouch | of a backup: to say that it has taken over nothing |
+//! | to promise | of a backup: to say that it will take over nothing for 2 s |
+//! | grace | 30 s after its lease for which an owner grants by its backups' promises |
 //! | offer | a block that the backup knows may be granted from now on |
 //! | wish | what an operator wants: a node is to be drained, a slice is pinned to a node, owner and backup of a slice are gone for good, nothing is to move for balance |
 //! | plan | who should have which slice, which all agents compute alike from members, assignments and wishes |
@@ -36,7 +39,8 @@
 //! ```
 //!
 //! So an agent that sees etcd late, or not at all, may try what is refused, and cannot do harm. What it must not do is to grant after its
-//! lease has ended, and the deadline passes first.
+//! lease has ended, unless its backups have promised to take over nothing; the deadline passes first, and so does the promise as the owner
+//! counts it.
 
 mod action;
 mod agent;
@@ -44,6 +48,7 @@ mod assignment;
 mod change;
 mod claims;
 mod event;
+mod grace;
 mod handover;
 mod lease;
 mod node;

@@ -149,6 +149,11 @@ impl World {
             let host = self.random.below(self.hosts.len());
             let other = self.other(host);
             self.schedule(Fault { kind, host, other, until }, at);
+            if kind == Kind::Etcd && self.random.chance(500) {
+                // This node does not hear that etcd is back, and goes on by the word of backups that may take over again.
+                let (at, later) = (self.random.between(at, until), self.random.between(100_000, 6_000_000));
+                self.schedule(Fault { kind: Kind::NoEtcd, host, other, until: until + later }, at);
+            }
         }
     }
 

@@ -23,4 +23,8 @@ pub(crate) enum Flaw {
     NotFrozen,
     /// It is never said that everything is acknowledged.
     SettledNotTold,
+    /// Whoever asks for a promise gets it, and whose promise it is does not know of it.
+    PromiseForgotten,
+    /// A promise is counted on from when it came.
+    PromiseCountedFromAnswer,
 }

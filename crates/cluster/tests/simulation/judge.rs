@@ -5,7 +5,7 @@
 //! | no outside endpoint is two subscribers' within `port_reuse` | with each packet that leaves |
 //! | no packet reaches another subscriber | with each packet that comes back |
 //! | each block has exactly one accountable subscriber at any time, by epoch | with each packet that leaves, by the joined logs |
-//! | the deadline precedes any successor | with each transaction |
+//! | the deadline precedes any successor, and so does the end of grace | with each transaction |
 //! | nobody grants but who owns the slice in etcd at this moment | with each grant |
 //! | whoever is handed a slice has all that its former owner has | with each transaction |
 //! | a slice is PROTECTED again 10 s after the last fault, unless it moves | then |
@@ -116,10 +116,14 @@ pub(crate) struct Seen {
     pub(crate) handovers: u64,
     pub(crate) kept: u64,
     pub(crate) ambushes: u64,
+    /// Grants without a lease, by the word of backups,
+    pub(crate) graced: u64,
+    /// and how often they gave it.
+    pub(crate) promises: u64,
 }
 
 impl Seen {
-    const fn all(&self) -> [u64; 14] {
+    const fn all(&self) -> [u64; 16] {
         let Self {
             grants,
             packets_out,
@@ -135,13 +139,15 @@ impl Seen {
             handovers,
             kept,
             ambushes,
+            graced,
+            promises,
         } = *self;
-        let packets = [grants, packets_out, packets_in, acting, redirected, reused, full];
-        let moves = [takeovers, returns, vacancies, unknown, handovers, kept, ambushes];
-        let mut all = [0; 14];
+        let packets = [grants, packets_out, packets_in, acting, redirected, reused, full, graced];
+        let moves = [takeovers, returns, vacancies, unknown, handovers, kept, ambushes, promises];
+        let mut all = [0; 16];
         let mut place = 0;
-        while place < 7 {
-            (all[place], all[place + 7]) = (packets[place], moves[place]);
+        while place < 8 {
+            (all[place], all[place + 8]) = (packets[place], moves[place]);
             place += 1;
         }
         all
@@ -166,6 +172,8 @@ impl Seen {
         self.handovers += other.handovers;
         self.kept += other.kept;
         self.ambushes += other.ambushes;
+        self.graced += other.graced;
+        self.promises += other.promises;
     }
 }
 

@@ -172,6 +172,11 @@ fn granting_while_handing_over_is_found() {
 }
 
 #[test]
+fn taking_over_in_spite_of_a_promise_is_found() {
+    assert!(found(Flaw::PromiseForgotten, None) <= MANY);
+}
+
+#[test]
 fn each_invariant_can_be_violated() {
     for (invariant, flaw) in [
         (Invariant::Reuse, Flaw::NoRest),

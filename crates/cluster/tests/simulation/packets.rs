@@ -181,6 +181,7 @@ impl World {
             return None;
         };
         let used = own.moment(self.now);
+        let is_by_grace = process.agent.grace(used).is_some();
         let assigned = self.etcd.assignment(slice);
         if !own.is_excused(self.now)
             && assigned.map(|assigned| (assigned.owner, assigned.epoch)) != Some((own.node, epoch))
@@ -191,6 +192,7 @@ impl World {
         let since = self.now;
         self.hosts[at].table(slice).set(block, State::Granted { subscriber, since, used });
         self.judge.seen.grants += 1;
+        self.judge.seen.graced += u64::from(is_by_grace);
         self.judge.log(slice, epoch, block, subscriber, since);
         self.note(Some(slice), || {
             format!("n{at} grants block {block} of slice {slice} to subscriber {subscriber} in {epoch:?}")

@@ -91,6 +91,12 @@ impl World {
             Event::Renewed { sent, .. } => own.late = own.late.filter(|late| sent <= late),
             _ => {}
         }
+        let event = match event {
+            Event::Promised(node, _) if self.flaw == Some(Flaw::PromiseCountedFromAnswer) => {
+                Event::Promised(node, moment.0)
+            }
+            event => event,
+        };
         let mut actions = Vec::new();
         let line = (self.trace.is_kept() && event != Event::Tick)
             .then(|| (slice_of(&event), format!("n{host} hears {event:?}")));
@@ -129,6 +135,18 @@ impl World {
             Action::GrantUntil(until) => process.grant_until = until,
             Action::ServeUntil(until) => process.serve_until = until,
             Action::AloneUntil(until) => process.alone_until = until,
+            Action::Ask(backup, number) if self.flaw == Some(Flaw::PromiseForgotten) => {
+                self.pass(backup.0.into(), host, Event::Promised(backup, number));
+            }
+            Action::Ask(backup, number) => {
+                let owner = own.node;
+                self.pass(host, backup.0.into(), Event::Asked(owner, number));
+            }
+            Action::Promise(owner, number) => {
+                let backup = own.node;
+                self.judge.seen.promises += 1;
+                self.pass(host, owner.0.into(), Event::Promised(backup, number));
+            }
             Action::Begin(slice, epoch, beginning) => self.begin(host, moment, slice, epoch, beginning),
             Action::Keep(slice, epoch) => self.keep(host, moment, slice, epoch),
             Action::Play(slice, role) => {

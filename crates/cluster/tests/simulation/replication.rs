@@ -274,6 +274,16 @@ impl World {
         self.later(delay, What::Tell(to, generation, event));
     }
 
+    /// Says something on a connection, as long as there is one, to the process that is at its other end now. It may have to wait behind what was
+    /// said before.
+    pub(crate) fn pass(&mut self, from: usize, to: usize, event: Event) {
+        let (is_lost, is_behind) = (self.random.chance(self.weather.broken), self.random.chance(50));
+        let delay = self.latency() * if is_behind { 100 } else { 1 };
+        if self.are_linked(from, to) && !is_lost {
+            self.later(delay, What::Tell(to, self.hosts[to].generation, event));
+        }
+    }
+
     /// What goes over the connections besides: owners are alive, backups vouch, successors depose.
     pub(crate) fn greet(&mut self, own: usize) {
         for other in 0..self.hosts.len() {

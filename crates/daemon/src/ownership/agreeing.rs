@@ -1,7 +1,8 @@
 //! The thread of the agent: it is told what happens (`news.rs`: what etcd does not say), and what it wants done is done here.
 //!
 //! The order of what is done: tables of a slice that begins, then the slice table, then the three words. Whoever loses a slice stops
-//! granting before it could go on by a prolonged word, and whoever gets one has its tables before packets find it the owner.
+//! granting before it could go on by a prolonged word, and whoever gets one has its tables before packets find it the owner. A word that
+//! becomes shorter does so first of all: a slice may become this node's by which it was not meant.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -139,12 +140,15 @@ impl Agreeing {
                 Action::Begin(slice, epoch, beginning) => begun.push((*slice, *epoch, *beginning)),
                 Action::Keep(slice, epoch) => self.told.kept.extend([(*slice, *epoch)]),
                 Action::GrantUntil(moment) => self.told.grant_until = *moment,
+                Action::Ask(backup, number) => self.with_copies(|copies| copies.ask(backup.0, *number)),
+                Action::Promise(owner, number) => self.with_copies(|copies| copies.promise(owner.0, *number)),
                 _ => {}
             }
         }
+        let is_shortened = self.told.grant_until < self.told.granted_until && self.grant();
         self.begin(&begun);
         let mut is_changed = self.assign();
-        let is_prolonged = self.grant();
+        let is_other_word = self.grant() | is_shortened;
         self.settle(&actions);
         for action in actions {
             match action {
@@ -157,7 +161,7 @@ impl Agreeing {
                 _ => {}
             }
         }
-        if is_changed || is_prolonged {
+        if is_changed || is_other_word {
             self.running.accelerator.iter().for_each(|accelerator| accelerator.follow_cluster(&self.cluster));
         }
         if is_changed {
@@ -327,18 +331,30 @@ impl Agreeing {
         }
     }
 
-    /// Says whether this node may grant, and why not.
+    fn with_copies(&self, say: impl FnOnce(&Copies)) {
+        if let Some(copies) = &self.running.copies {
+            say(copies);
+        }
+    }
+
+    /// Says whether this node may grant, by what, and why not.
     fn say_how_it_is(&mut self) {
         let fault = self.adapter.take_fault();
         if fault.is_some() {
             self.told.fault = fault;
         }
-        let faults = if boot_moment() < self.agent.deadline() {
+        let now = boot_moment();
+        let faults = if now < self.agent.deadline() {
             self.told.fault = None;
             Vec::new()
         } else {
             let why = self.told.fault.as_deref().unwrap_or("it has not answered yet");
-            vec![format!("nobody new is admitted, since this node has no lease in etcd: {why}")]
+            let what = match self.agent.grace(now).filter(|_| !self.is_handing()) {
+                // Not each second is news.
+                Some(left) => format!("new subscribers are admitted for {} s more at most", left.div_ceil(10_000) * 10),
+                None => "nobody new is admitted".to_owned(),
+            };
+            vec![format!("{what}, since this node has no lease in etcd: {why}")]
         };
         self.running.health.set(PART, faults);
     }

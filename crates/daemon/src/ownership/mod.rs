@@ -95,6 +95,7 @@ impl Ownership {
         let Some((((etcd, agreement), holdings), cluster)) = parts else { return Ok(None) };
         let guarded = |name| Guarded { name, stop: stop.clone(), health: Arc::clone(&running.health) };
         let (tell, events) = channel();
+        running.copies.iter().for_each(|copies| copies.tell(tell.clone()));
         let incarnation = getrandom::u64().map_err(|error| DaemonError::Failed(error.to_string()))?;
         let value = node_value(running, &cluster, incarnation);
         let own = Own {

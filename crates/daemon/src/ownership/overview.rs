@@ -26,6 +26,9 @@ pub enum OverviewError {
     /// etcd.
     #[error(transparent)]
     Etcd(#[from] ShapeError),
+    /// It does not answer.
+    #[error("{0}; whether a node admits new subscribers without it, and for how long, `tombolo show status` says there")]
+    Silent(ShapeError),
     /// No node of this name is in the file.
     #[error("no node of the cluster is called {0}; its nodes are {1}")]
     Node(String, String),
@@ -162,8 +165,12 @@ pub fn begin(file: &Path, configuration: &Configuration, slices: Option<u16>) ->
 /// [`OverviewError`].
 pub fn look(file: &Path, configuration: &Configuration) -> Result<Overview, OverviewError> {
     let etcd = etcd_in(file, configuration)?;
-    let shape = found(&etcd)?;
-    Ok(Overview::of(shape.slices, &read_all(&etcd)?))
+    let silent = |error| match error {
+        ShapeError::Etcd(_) => OverviewError::Silent(error),
+        error => error.into(),
+    };
+    let shape = found(&etcd).map_err(silent)?;
+    Ok(Overview::of(shape.slices, &read_all(&etcd).map_err(silent)?))
 }
 
 /// Where the etcd of the cluster is that a file describes.
