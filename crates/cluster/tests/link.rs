@@ -254,6 +254,14 @@ fn what_one_node_has_the_other_one_gets() {
     let sent = owner.standing().sent_bytes;
     assert!((960_000..1_400_000).contains(&sent), "{sent} bytes for 20,000 bindings");
 
+    // When it was heard last is known.
+    let heard = owner.standing().heard;
+    assert!(heard.is_some());
+    owner.bind(41, 10);
+    wait("it says that it has them", || is_copied(&owner) && owner.standing().heard > heard);
+    wait("all is acknowledged", || owner.standing().pending == 0 && owner.standing().in_flight == 0);
+    let sent = owner.standing().sent_bytes;
+
     // The connection breaks, and the copy is still good.
     owner.stop();
     wait("the end is noticed", || backup.standings.all()[0].from == CopyingState::Broken);

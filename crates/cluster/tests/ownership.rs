@@ -20,7 +20,7 @@ const THIRDS: Revision = Revision(6);
 const NOTHING: [(u16, Assignment); 0] = [];
 
 fn presence(created: Revision) -> Presence {
-    Presence { created, is_serving: true, weight: 1 }
+    Presence { created, is_serving: true, weight: 1, began_bare: false }
 }
 
 /// A slice that one owns, whose backup the other one is.
@@ -349,6 +349,68 @@ fn a_backup_whose_lease_was_lost_does_not_act_but_takes_over() {
     let sent = Moment(seat.now);
     let actions = seat.tell(Event::Registered { lease: Lease(8), created: Revision(20), sent });
     assert_eq!(transactions(&actions).first().map(|first| first.puts[0].1.cause), Some(Cause::Takeover));
+}
+
+#[test]
+fn an_owner_that_has_lost_its_tables_begins_anew_at_once_if_its_backup_has_lost_the_copy_as_well() {
+    let before = Assignment { owner_revision: Revision(2), ..protected(OWN, MADE, OTHER) };
+    let causes = |actions: &[Action]| -> Vec<Cause> {
+        transactions(actions).iter().map(|transaction| transaction.puts[0].1.cause).collect()
+    };
+    let seen = |created, began_bare| {
+        let mut seat = Seat::new(before, None);
+        let actions = seat.tell(Event::NodeSeen(OTHER, Presence { began_bare, ..presence(created) }));
+        (seat, actions)
+    };
+    // The slice's key was changed at revision 9: since then the other one's life has begun, with nothing.
+    let (_, actions) = seen(Revision(12), true);
+    assert_eq!(causes(&actions), [Cause::Vacant]);
+    // It got the copy in this life, or may have kept it, and has some time to take over.
+    for (created, began_bare) in [(Revision(8), true), (Revision(12), false)] {
+        let (mut seat, mut actions) = seen(created, began_bare);
+        actions.extend(wait_with_a_lease(&mut seat, 2500));
+        assert_eq!(causes(&actions), [], "made at {created:?}, bare: {began_bare}");
+        assert_eq!(causes(&wait_with_a_lease(&mut seat, 1000)), [Cause::Vacant]);
+    }
+}
+
+#[test]
+fn a_node_registers_as_soon_as_the_key_of_its_former_life_is_gone() {
+    let mut seat = Seat { agent: Agent::new(OWN, 1), now: 10_000 };
+    assert!(seat.tell(Event::Tick).contains(&Action::Register));
+    assert!(!seat.tell(Event::NotRegistered).contains(&Action::Register), "it is there yet");
+    assert!(!seat.tell(Event::NodeGone(OTHER)).contains(&Action::Register), "that was another node's");
+    assert!(seat.tell(Event::NodeGone(OWN)).contains(&Action::Register));
+}
+
+#[test]
+fn a_backup_whose_host_is_gone_by_the_routes_as_well_is_given_up_at_once() {
+    let phase = |actions: &[Action]| transactions(actions).first().map(|first| first.puts[0].1.phase);
+    let mut seat = Seat::new(protected(OWN, MADE, OTHER), Some(Epoch(3)));
+    let _ = seat.tell(Event::NodeSeen(Node(2), presence(Revision(10))));
+    let _ = seat.tell(copying(CopyState::Whole));
+    let mut broken = Seat { agent: seat.agent.clone(), now: seat.now };
+    // A connection that is broken may soon be there again.
+    let mut actions = broken.tell(copying(CopyState::Broken));
+    actions.extend(wait_with_a_lease(&mut broken, 900));
+    assert_eq!(phase(&actions), None, "{actions:?}");
+    assert_eq!(phase(&wait_with_a_lease(&mut broken, 200)), Some(Phase::Single));
+
+    let actions = seat.tell(copying(CopyState::Lost));
+    assert_eq!(phase(&actions), Some(Phase::Single), "{actions:?}");
+    let number = transactions(&actions)[0].number;
+    let actions = seat.tell(Event::Done(number, Revision(11)));
+    let learner = transactions(&actions).first().map(|first| (first.number, first.puts[0].1.backup));
+    let Some((number, Some(Node(2)))) = learner else { panic!("the other one is there as well: {actions:?}") };
+    // Nobody is reached: the key is changed once a second, not with each look.
+    let _ = seat.tell(Event::Done(number, Revision(12)));
+    let state = |state| Event::Copying { slice: 0, backup: Node(2), state };
+    let mut actions = seat.tell(state(CopyState::Broken));
+    actions.extend(wait_with_a_lease(&mut seat, 600));
+    actions.extend(seat.tell(state(CopyState::Lost)));
+    actions.extend(wait_with_a_lease(&mut seat, 300));
+    assert_eq!(phase(&actions), None, "{actions:?}");
+    assert_eq!(phase(&wait_with_a_lease(&mut seat, 200)), Some(Phase::Syncing), "a second after it was broken");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! What the nodes of the cluster have agreed on in etcd, for whoever asks: who has each slice, how its state is kept, and why.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tombolo_cluster::ownership::{Assignment, Cause, Event, Phase};
+use tombolo_cluster::ownership::{Assignment, Cause, Event, LastHeard, Moment, Phase};
 
 /// All causes, in the order of their counters.
 const CAUSES: [Cause; 6] =
@@ -10,7 +10,11 @@ const CAUSES: [Cause; 6] =
 
 /// What was agreed on, as far as this node has heard.
 #[derive(Debug, Default)]
-pub(crate) struct Agreement(Mutex<Heard>);
+pub(crate) struct Agreement {
+    agreed: Mutex<Heard>,
+    /// When etcd has answered.
+    heard: Arc<LastHeard>,
+}
 
 #[derive(Debug, Default)]
 struct Heard {
@@ -22,7 +26,19 @@ struct Heard {
 impl Agreement {
     /// Of so many slices nothing was heard yet.
     pub(crate) fn of(slices: u16) -> Self {
-        Self(Mutex::new(Heard { slices: vec![None; slices.into()], changes: Default::default() }))
+        let agreed = Mutex::new(Heard { slices: vec![None; slices.into()], changes: Default::default() });
+        Self { agreed, heard: Arc::default() }
+    }
+
+    /// Whoever speaks with etcd notes there that it has answered.
+    #[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "nobody agrees on owners in such a build"))]
+    pub(crate) fn last_heard(&self) -> Arc<LastHeard> {
+        Arc::clone(&self.heard)
+    }
+
+    /// For how long etcd has said nothing, in milliseconds, by the clock of leases.
+    pub(crate) fn silence(&self, now: Moment) -> u64 {
+        self.heard.silence(now)
     }
 
     /// Takes in what etcd says.
@@ -49,7 +65,7 @@ impl Agreement {
     }
 
     fn lock(&self) -> MutexGuard<'_, Heard> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.agreed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::{
     collections::BTreeMap,
     sync::{PoisonError, mpsc},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use arc_swap::ArcSwap;
@@ -37,6 +37,12 @@ const LAGGING: u64 = 50_000;
 /// and one that is behind by more than this is none.
 #[cfg(feature = "cluster")]
 const LOST: u64 = 1_000_000;
+/// Nor is one at a node that says nothing for so long, which vouches four times a second, or at least says once a second that it is alive;
+#[cfg(feature = "cluster")]
+const SILENT: Duration = Duration::from_millis(1500);
+/// or for so long, where the routes say as well that its host is gone.
+#[cfg(feature = "cluster")]
+const QUIET: Duration = Duration::from_millis(600);
 
 /// What is kept, before and after its threads run.
 #[derive(Debug)]
@@ -179,15 +185,21 @@ impl Copies {
     #[cfg(feature = "cluster")]
     pub(crate) fn state_at(&self, node: u8) -> CopyState {
         let copying = self.standings().into_iter().nth(node.into()).unwrap_or_default();
+        let plan = self.outgoing.around.plan();
+        // Who reaches nobody may be cut off itself.
+        let is_reached =
+            plan.cluster.as_deref().is_none_or(|cluster| cluster.reaches(node.into()) || cluster.is_alone());
+        let silence = copying.heard.map_or(Duration::MAX, |heard| heard.elapsed());
+        if let Some(broken) = broken(&copying, silence, is_reached) {
+            return broken;
+        }
         let to = To::Backup(node);
         let sender = self.outgoing.sender.lock().unwrap_or_else(PoisonError::into_inner);
-        match copying.to {
-            CopyingState::None | CopyingState::Broken | CopyingState::Returning => CopyState::Broken,
-            _ if copying.lag > LOST => CopyState::Broken,
-            _ if copying.lag > LAGGING || !sender.is_whole(to) => CopyState::Copying,
-            _ if sender.is_settled(to) => CopyState::Settled,
-            _ if sender.is_held(to) => CopyState::Whole,
-            _ => CopyState::Near,
+        match () {
+            () if copying.lag > LAGGING || !sender.is_whole(to) => CopyState::Copying,
+            () if sender.is_settled(to) => CopyState::Settled,
+            () if sender.is_held(to) => CopyState::Whole,
+            () => CopyState::Near,
         }
     }
 
@@ -263,6 +275,18 @@ impl CopyThreads {
     }
 }
 
+/// How there is no copy at a node that was not heard for so long, and whose host is there by the routes or is not; `None` if there may be one.
+#[cfg(feature = "cluster")]
+fn broken(copying: &Copying, silence: Duration, is_reached: bool) -> Option<CopyState> {
+    let is_connected = matches!(copying.to, CopyingState::Copying | CopyingState::Complete);
+    let is_broken = !is_connected || copying.lag > LOST || silence >= SILENT;
+    match is_reached {
+        true if is_broken => Some(CopyState::Broken),
+        false if is_broken || silence >= QUIET => Some(CopyState::Lost),
+        _ => None,
+    }
+}
+
 /// The nodes that back up slices of this one, or may.
 fn backups(cluster: &Cluster, addresses: &[IpAddr], port: u16) -> Vec<(u8, String, SocketAddr)> {
     let others = || (0..).take(cluster.nodes.len()).filter(|node| usize::from(*node) != cluster.own);
@@ -279,4 +303,27 @@ fn backups(cluster: &Cluster, addresses: &[IpAddr], port: u16) -> Vec<(u8, Strin
         Some((node, cluster.nodes.get(place)?.name.clone(), SocketAddr::new(*addresses.get(place)?, port)))
     });
     found.collect()
+}
+
+#[cfg(all(test, feature = "cluster"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_is_broken_when_nothing_is_heard_and_lost_when_the_routes_say_so_too() {
+        let connected = Copying { to: CopyingState::Complete, ..Copying::default() };
+        let after = |copying: &Copying, millis| {
+            [true, false].map(|is_reached| broken(copying, Duration::from_millis(millis), is_reached))
+        };
+        let (broken, lost) = (Some(CopyState::Broken), Some(CopyState::Lost));
+        // A word is due every quarter of a second.
+        assert_eq!([0, 550].map(|millis| after(&connected, millis)), [[None; 2]; 2]);
+        assert_eq!([600, 1450].map(|millis| after(&connected, millis)), [[None, lost]; 2]);
+        assert_eq!(after(&connected, 1500), [broken, lost]);
+        let lagging = Copying { lag: LOST + 1, ..connected };
+        assert_eq!(after(&lagging, 0), [broken, lost]);
+        for to in [CopyingState::None, CopyingState::Broken, CopyingState::Returning] {
+            assert_eq!(after(&Copying { to, ..Copying::default() }, 0), [broken, lost]);
+        }
+    }
 }

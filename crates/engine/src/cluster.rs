@@ -108,6 +108,8 @@ pub struct Cluster {
     taken_from: Vec<AtomicU8>,
     /// A bit for each node.
     serving: AtomicU16,
+    /// A bit for each node whose host is there, as far as is known.
+    reached: AtomicU16,
     /// A bit for each node whose slices this one has a copy of that is good enough to serve by.
     copied: AtomicU16,
     /// A bit for each node in whose place this one has served.
@@ -233,6 +235,7 @@ impl Cluster {
             deposed: AtomicU16::default(),
             taken_from: Vec::new(),
             serving: AtomicU16::new(1 << own),
+            reached: AtomicU16::new(u16::MAX),
             copied: AtomicU16::default(),
             acted: AtomicU16::default(),
             gone_since: Default::default(),
@@ -563,6 +566,18 @@ impl Cluster {
         self.is_routed.store(is_routed, Ordering::Relaxed);
     }
 
+    /// Whether a node's host is there and has a way here, as the routes say; true as long as nobody has looked.
+    #[must_use]
+    pub fn reaches(&self, node: usize) -> bool {
+        is_set(&self.reached, node)
+    }
+
+    /// Says which nodes' hosts are there.
+    pub fn set_reached(&self, is_reached: impl Fn(usize) -> bool) {
+        let reached = (0..self.nodes.len()).filter(|&node| is_reached(node)).fold(0, |bits, node| bits | 1 << node);
+        self.reached.store(reached, Ordering::Relaxed);
+    }
+
     /// Whether what comes here can go on from here: only then may packets be brought here.
     #[must_use]
     pub fn is_connected(&self) -> bool {
@@ -700,6 +715,14 @@ mod tests {
         assert!((0..100).all(|what| cluster.home_of(what) == 1));
         cluster.set_serving(|_| false);
         assert!(cluster.serves(1) && !cluster.serves(0));
+    }
+
+    #[test]
+    fn hosts_are_there_before_anybody_says_otherwise() {
+        let cluster = cluster(1);
+        assert!((0..3).all(|node| cluster.reaches(node)));
+        cluster.set_reached(|node| node == 2);
+        assert_eq!([0, 1, 2, 200].map(|node| cluster.reaches(node)), [false, false, true, false]);
     }
 
     #[test]

@@ -75,6 +75,7 @@ impl Lookout<'_> {
         loop {
             match timeout(SILENCE, watch.message()).await {
                 Ok(Ok(Some(response))) if !response.canceled => {
+                    self.connection.hear();
                     for change in &response.events {
                         self.hear(change, &mut known);
                     }
@@ -130,7 +131,8 @@ impl Lookout<'_> {
                 let value = NodeValue::parse(&kv.value)?;
                 let node: Node = names.number(name).ok_or(ValueError::Nodes)?;
                 let (created, is_serving) = (revision(kv.create_revision), value.state == NodeState::Serving);
-                Some(Event::NodeSeen(node, Presence { created, is_serving, weight: value.weight }))
+                let NodeValue { weight, began_bare, .. } = value;
+                Some(Event::NodeSeen(node, Presence { created, is_serving, weight, began_bare }))
             }
             Key::Slice(slice) => {
                 let assignment = SliceValue::parse(&kv.value)?.assignment(names)?;

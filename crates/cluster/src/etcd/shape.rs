@@ -158,7 +158,7 @@ fn parse(secret: &[u8]) -> Option<Secret> {
 /// Asks each member in turn, until one answers.
 pub(super) fn once<T>(etcd: &Etcd, ask: impl AsyncFn(Client) -> Result<T, CallError>) -> Result<T, ShapeError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let connection = Connection::new(etcd.clone());
+    let connection = Connection::new(etcd.clone(), || ());
     runtime.block_on(async {
         let mut failed = EtcdError::Nowhere;
         for _ in &etcd.endpoints {

@@ -22,8 +22,8 @@ const MOST: usize = 64;
 const AT_ONCE: usize = 16;
 /// So much later than the owner this node may hear that it has the copy of a slice.
 const HEARSAY: Duration = Duration::from_millis(300);
-/// How often an owner is told that none of its slices was taken over.
-const VOUCHING: Duration = Duration::from_millis(500);
+/// How often an owner is told that none of its slices was taken over. That it hears nothing is told by this.
+const VOUCHING: Duration = Duration::from_millis(250);
 
 /// Takes connections until the gateway ends. `spawn` starts a thread for each.
 pub fn receive(

@@ -108,6 +108,7 @@ fn connect(outgoing: &Outgoing, node: u8, name: &str, address: SocketAddr) -> Re
     let start = outgoing.lock().connect(node, has_copy, view);
     standings.change(node, |copying| {
         copying.to = if start == Start::Whole { CopyingState::Copying } else { CopyingState::Complete };
+        copying.heard = Some(Instant::now());
         copying.faults[0] = None;
     });
     copy(outgoing, node, address, &plan, &mut stream)
@@ -159,6 +160,9 @@ fn copy(
             stream.say(&out).map_err(|error| over(error.into()))?;
         }
         let has_heard = stream.pump().map_err(over)?;
+        if has_heard {
+            outgoing.standings.change(node, |copying| copying.heard = Some(Instant::now()));
+        }
         while let Some(frame) = stream.next().map_err(|error| over(error.into()))? {
             match frame {
                 Frame::Applied(number) => {

@@ -50,6 +50,8 @@ pub struct Copying {
     pub sent_bytes: u64,
     /// Microseconds since the oldest batch was sent that it has not acknowledged; 0 if it has all.
     pub lag: u64,
+    /// When it said anything last, if only that it is alive.
+    pub heard: Option<Instant>,
     /// When it last said that it has taken over none of this node's slices, where nodes agree on who has which.
     pub vouched: Option<Instant>,
     /// Of that node's slices, to this one.

@@ -127,7 +127,12 @@ impl Agent {
             Event::LeaseLost(lease) => self.lose(lease, now),
             Event::Read(reading) => self.read(&reading, now),
             Event::NodeSeen(node, presence) => self.nodes.see(node, presence, now),
-            Event::NodeGone(node) => self.nodes.lose(node, now),
+            Event::NodeGone(node) => {
+                self.nodes.lose(node, now);
+                if node == self.own {
+                    self.leasing.is_free(now);
+                }
+            }
             Event::SliceSeen(number, assigned, modified) => {
                 self.change(number, |slice| slice.assign(assigned, modified, now, false));
             }

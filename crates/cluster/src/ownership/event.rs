@@ -92,6 +92,8 @@ pub struct Reading {
 /// How the copy of a slice stands, as its owner knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum CopyState {
+    /// As `Broken`, and the routes say that the backup's host is gone, or the path to it.
+    Lost,
     /// There is no connection, or it lags by more than a second.
     #[default]
     Broken,

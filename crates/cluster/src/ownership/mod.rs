@@ -69,7 +69,7 @@ pub use event::{CopyState, Event, Reading};
 pub use node::{Names, Node, Presence};
 pub use number::{Lease, Number, Revision};
 pub use plan::{MOVES, Member, Plan, Target};
-pub use time::Moment;
+pub use time::{LastHeard, Moment};
 pub use value::{Capacity, NodeState, NodeValue, SliceValue, VALUE_VERSION, ValueError, WishValue};
 pub use wishes::{Wish, Wishes};
 

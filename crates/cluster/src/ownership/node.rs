@@ -15,6 +15,8 @@ pub struct Presence {
     pub is_serving: bool,
     /// Its share of the slices, in proportion to others'.
     pub weight: u32,
+    /// This life began without any copy of another node's slices: what it had copies of before its key was made, it has not any more.
+    pub began_bare: bool,
 }
 
 /// The names of the nodes.

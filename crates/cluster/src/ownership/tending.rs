@@ -5,8 +5,11 @@
 //!   SINGLE ------------------> SYNCING ----------------------------------------> PROTECTED
 //!     ^ ^                         |  gone, or broken for 1 s while another serves    |
 //!     | +-------------------------+                                                  |
-//!     +---------------------------------------------- gone, or broken for 1 s -------+
+//!     +---------------------------------------- gone, lost, or broken for 1 s -------+
 //! ```
+//!
+//! A whole copy is *lost* if it is broken and the routes say as well that its host is gone: then nothing is waited for. One that is being
+//! made is given time all the same, or an owner that reaches none of the others would change the slice's key without end.
 //!
 //! A backup that is to be another one, by plan, is changed while the slice is PROTECTED: it is SYNCING then.
 //!
@@ -51,9 +54,10 @@ impl Agent {
         };
         let (state, since) = slice.copying;
         let is_gone = self.nodes().created(backup).is_none();
-        let is_broken = state == CopyState::Broken && now.since(since) >= PATIENCE;
+        let is_broken = state <= CopyState::Broken && now.since(since) >= PATIENCE;
+        let is_lost = state == CopyState::Lost;
         match assigned.phase {
-            Phase::Protected if is_gone || is_broken => Some(assigned.with_backup(None, Phase::Single)),
+            Phase::Protected if is_gone || is_broken || is_lost => Some(assigned.with_backup(None, Phase::Single)),
             Phase::Syncing if is_gone || is_broken => match self.backup_for(number, Some(backup), load) {
                 Some(other) if other != backup => Some(assigned.with_backup(Some(other), Phase::Syncing)),
                 // Its protection may be carried out yet, and would be void then.

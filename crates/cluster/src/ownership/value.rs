@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! nodes/n2      {"version":1,"incarnation":8123,"locator":"2001:db8:c1:2::","software":"0.1.0","protocol":1,
-//!                "weight":1,"state":"serving","configuration":0,"capacity":{"subscribers":4096,"bindings":65536}}
+//!                "weight":1,"state":"serving","bare":true,"configuration":0,"capacity":{"subscribers":4096,"bindings":65536}}
 //! slices/0017   {"version":1,"owner":"n2","owner_rev":412,"epoch":3,"backup":"n3","phase":"protected",
 //!                "since":1764000000000,"cause":"takeover"}
 //! wishes/nodes/n2      {"version":1,"drain":true}
@@ -54,6 +54,9 @@ pub struct NodeValue {
     pub weight: u32,
     /// Whether it takes slices.
     pub state: NodeState,
+    /// [`Presence::began_bare`](super::Presence::began_bare).
+    #[serde(default, rename = "bare", skip_serializing_if = "std::ops::Not::not")]
+    pub began_bare: bool,
     /// The number of the configuration that it has loaded; 0 if that is a file's.
     pub configuration: u64,
     /// The room in its tables.
@@ -278,10 +281,15 @@ mod tests {
             protocol: 1,
             weight: 1,
             state: NodeState::Serving,
+            began_bare: true,
             configuration: 0,
             capacity: Capacity { subscribers: 4096, bindings: 65536 },
         };
         assert_eq!(NodeValue::parse(&value.emit().unwrap()).unwrap(), value);
+        let other = NodeValue { began_bare: false, ..value }.emit().unwrap();
+        // Software that does not know of it says nothing either.
+        assert!(!String::from_utf8_lossy(&other).contains("bare"));
+        assert!(!NodeValue::parse(&other).unwrap().began_bare);
     }
 
     #[test]

@@ -64,9 +64,14 @@ pub(super) struct Slice {
 }
 
 impl Nodes {
+    /// What a node's key says.
+    pub(super) fn presence(&self, node: Node) -> Option<&Presence> {
+        self.present.get(&node)
+    }
+
     /// When a node's key was made.
     pub(super) fn created(&self, node: Node) -> Option<Revision> {
-        self.present.get(&node).map(|presence| presence.created)
+        self.presence(node).map(|presence| presence.created)
     }
 
     pub(super) fn replace(&mut self, reading: &Reading, now: Moment) {
@@ -184,10 +189,12 @@ impl Slice {
             _ => CopyState::Near,
         };
         let state = state.min(most);
-        if self.copying.0 != state {
-            self.copying = (state, now);
+        let (was, since) = self.copying;
+        if was != state {
+            let is_broken_still = was.max(state) <= CopyState::Broken;
+            self.copying = (state, if is_broken_still { since } else { now });
         }
-        if state == CopyState::Broken {
+        if state <= CopyState::Broken {
             self.avoided = Some((backup, now));
         }
     }

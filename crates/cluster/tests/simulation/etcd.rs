@@ -14,6 +14,7 @@ struct Key {
     created: Revision,
     lease: Lease,
     incarnation: u64,
+    began_bare: bool,
     /// By etcd's clock.
     expires: Moment,
 }
@@ -76,7 +77,7 @@ impl Etcd {
         &mut self,
         now: u64,
         node: Node,
-        incarnation: u64,
+        (incarnation, began_bare): (u64, bool),
         resumed: Option<Lease>,
     ) -> Option<(Lease, Revision)> {
         let expires = self.clock.moment(now) + TTL;
@@ -91,8 +92,9 @@ impl Etcd {
         self.revision += 1;
         self.leases += 1;
         let (lease, created) = (Lease(self.leases), Revision(self.revision));
-        self.nodes[place] = Some(Key { created, lease, incarnation, expires });
-        self.history.push(Event::NodeSeen(node, presence(created)));
+        let key = Key { created, lease, incarnation, began_bare, expires };
+        self.nodes[place] = Some(key);
+        self.history.push(Event::NodeSeen(node, presence(&key)));
         Some((lease, created))
     }
 
@@ -151,7 +153,7 @@ impl Etcd {
     /// All that there is, and where a watch goes on from.
     pub(crate) fn read(&self) -> (Reading, usize) {
         let nodes = self.nodes.iter().enumerate();
-        let nodes = nodes.filter_map(|(node, key)| Some((Node(node as u8), presence(key.as_ref()?.created)))).collect();
+        let nodes = nodes.filter_map(|(node, key)| Some((Node(node as u8), presence(key.as_ref()?)))).collect();
         let slices = self.slices.iter().zip(0..);
         let slices = slices.filter_map(|(value, slice)| value.map(|(value, at)| (slice, value, at))).collect();
         (Reading { nodes, slices, wishes: self.wishes.clone() }, self.history.len())
@@ -168,6 +170,6 @@ impl Etcd {
     }
 }
 
-const fn presence(created: Revision) -> Presence {
-    Presence { created, is_serving: true, weight: 1 }
+const fn presence(key: &Key) -> Presence {
+    Presence { created: key.created, is_serving: true, weight: 1, began_bare: key.began_bare }
 }

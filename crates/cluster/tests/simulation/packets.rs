@@ -98,7 +98,7 @@ impl World {
     }
 
     /// There is a route to another node's locator.
-    fn sees(&self, at: usize, other: Node) -> bool {
+    pub(crate) fn sees(&self, at: usize, other: Node) -> bool {
         let other = usize::from(other.0);
         other != at && self.are_linked(at, other) && self.hosts[other].is_announced(self.now)
     }

@@ -126,7 +126,8 @@ impl World {
         match action {
             Action::Register => {
                 let incarnation = process.incarnation;
-                self.ask(host, moment, Asked::Registration, Request::Register { incarnation, resumed });
+                let is_bare = own.tables.iter().all(|table| table.whole.is_none());
+                self.ask(host, moment, Asked::Registration, Request::Register { incarnation, is_bare, resumed });
             }
             Action::Renew(lease) => self.ask(host, moment, Asked::Renewal, Request::Renew(lease)),
             Action::Transact(transaction) => {

@@ -108,12 +108,13 @@ impl Copying {
         blocks.iter().zip(self.sent).all(|(kept, sent)| kept.version == sent)
     }
 
-    fn state(&mut self, blocks: &[Block; BLOCKS], role: Role, flaw: Option<Flaw>) -> CopyState {
+    fn state(&mut self, blocks: &[Block; BLOCKS], role: Role, is_seen: bool, flaw: Option<Flaw>) -> CopyState {
         let is_done = self.is_connected && self.in_flight.is_none() && self.has_sent(blocks);
         self.is_near |= is_done;
         let is_done = is_done || self.is_near && flaw == Some(Flaw::NotAwaited);
         let is_handing = matches!(role, Role::Handing { .. }) && flaw != Some(Flaw::SettledNotTold);
         match () {
+            () if !self.is_connected && !is_seen => CopyState::Lost,
             () if !self.is_connected => CopyState::Broken,
             () if is_done && is_handing => CopyState::Settled,
             () if is_done && !matches!(role, Role::Owner { by_offers: false, .. }) => CopyState::Whole,
@@ -156,6 +157,9 @@ impl World {
         let peer = self.hosts[other].process.as_ref().filter(|_| self.are_linked(owner, other));
         let peer = peer.map(|_| self.hosts[other].generation);
         let flaw = self.flaw;
+        // Who sees nobody at all may be cut off itself.
+        let is_alone = !(0..self.hosts.len()).any(|host| self.sees(owner, Node(host as u8)));
+        let is_seen = is_alone || self.sees(owner, backup);
         let (now, number, most) = (self.now, self.number(), self.random.between(1, BLOCKS as u64) as usize);
         let host = &mut self.hosts[owner];
         let sent = host.moment(now);
@@ -168,7 +172,7 @@ impl World {
             let (session, peer) = (copying.session, copying.peer);
             Batch { from: host.node, to: backup, slice, epoch, session, peer, blocks, is_last, sent }
         });
-        let state = copying.state(blocks, role, flaw);
+        let state = copying.state(blocks, role, is_seen, flaw);
         let is_news = copying.told != Some(state) && (by == By::Look || copying.told < Some(state));
         if is_news {
             copying.told = Some(state);

@@ -26,7 +26,7 @@ pub(crate) struct Letter {
 
 #[derive(Debug, Clone)]
 pub(crate) enum Request {
-    Register { incarnation: u64, resumed: Option<Lease> },
+    Register { incarnation: u64, is_bare: bool, resumed: Option<Lease> },
     Renew(Lease),
     Read,
     Transact(Transaction),
@@ -79,8 +79,8 @@ impl World {
         }
         let node = self.hosts[letter.host].node;
         let answer = match request {
-            Request::Register { incarnation, resumed } => {
-                Answer::Registered(self.etcd.register(self.now, node, incarnation, resumed))
+            Request::Register { incarnation, is_bare, resumed } => {
+                Answer::Registered(self.etcd.register(self.now, node, (incarnation, is_bare), resumed))
             }
             Request::Renew(lease) => Answer::Renewed(lease, self.etcd.renew(self.now, lease)),
             Request::Read => {

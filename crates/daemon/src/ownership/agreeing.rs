@@ -87,6 +87,8 @@ pub(super) fn node_value(running: &Running, cluster: &Cluster, incarnation: u64)
         protocol: 1,
         weight: 1,
         state,
+        // Whoever registers knows.
+        began_bare: false,
         configuration: 0,
         capacity: Capacity {
             subscribers: tables.subscribers.capacity().into(),

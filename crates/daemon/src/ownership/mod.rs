@@ -104,6 +104,7 @@ impl Ownership {
             value: value.clone(),
             has_adopted: !holdings.all().is_empty(),
             clock: boot_moment,
+            heard: agreement.last_heard(),
         };
         let (adapter, driver) = Adapter::new(etcd, own, tell);
         let failed = system("starting a thread");

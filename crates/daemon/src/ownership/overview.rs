@@ -294,6 +294,7 @@ mod tests {
             protocol: 1,
             weight: 1,
             state: NodeState::Serving,
+            began_bare: false,
             configuration: 0,
             capacity: Capacity { subscribers: 1, bindings: 1 },
         };

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use serde_json::Value;
@@ -74,6 +74,19 @@ impl ClusterLab {
     pub fn hold(&self, by: &str) -> Result<(), LabError> {
         let file = self.lab.directory()?.join(format!("{by}.toml")).display().to_string();
         self.rows(by, &["cluster", "hold", "-c", &file]).map(drop)
+    }
+
+    /// When what etcd has of each slice was written, in the order of their numbers, by the writers' clocks.
+    ///
+    /// # Errors
+    /// [`LabError`] if etcd does not answer, or says something else.
+    pub fn written(&self) -> Result<Vec<SystemTime>, LabError> {
+        let said = self.etcdctl("get --prefix --print-value-only /tombolo/gateways/slices/")?;
+        let since = |line: &str| {
+            let value: Value = serde_json::from_str(line).map_err(|e| LabError::system(format!("read `{line}`"), e))?;
+            Ok(SystemTime::UNIX_EPOCH + Duration::from_millis(value["since"].as_u64().unwrap_or_default()))
+        };
+        said.lines().filter(|line| !line.is_empty()).map(since).collect()
     }
 
     /// Waits until each slice has an owner and a whole copy, and says how long that took.

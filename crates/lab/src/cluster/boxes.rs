@@ -62,10 +62,20 @@ impl ClusterLab {
     /// # Errors
     /// [`LabError`] if it does not become ready; its own words are in it.
     pub fn start_gateway(&mut self, node: &'static str) -> Result<(), LabError> {
-        let found = self.scenario.gateways.iter().find(|(name, _)| *name == node);
-        let text = found.map(|(_, text)| text.clone()).unwrap_or_default();
-        let gateway = self.lab.start_gateway(node, &self.program, &text)?;
-        self.gateways.insert(node, gateway);
+        self.start_gateways(&[node])
+    }
+
+    /// Starts several at once.
+    ///
+    /// # Errors
+    /// As [`start_gateway`](Self::start_gateway).
+    pub fn start_gateways(&mut self, nodes: &[&'static str]) -> Result<(), LabError> {
+        let text = |node: &str| {
+            let found = self.scenario.gateways.iter().find(|(name, _)| *name == node);
+            found.map(|(_, text)| text.clone()).unwrap_or_default()
+        };
+        let gateways: Vec<_> = nodes.iter().map(|node| (*node, text(node))).collect();
+        self.gateways.extend(self.lab.start_gateways(&self.program, &gateways)?);
         Ok(())
     }
 

@@ -36,9 +36,17 @@ impl ClusterLab {
     /// # Errors
     /// [`LabError`] if the gateway does not start.
     pub fn revive_host(&mut self, node: &'static str) -> Result<(), LabError> {
-        // It asks etcd before anything else.
-        self.plug(node, &SWITCHES, true)?;
-        self.start_gateway(node)
+        self.revive_hosts(&[node])
+    }
+
+    /// Several have power again, at the same moment.
+    ///
+    /// # Errors
+    /// As [`revive_host`](Self::revive_host).
+    pub fn revive_hosts(&mut self, nodes: &[&'static str]) -> Result<(), LabError> {
+        // They ask etcd before anything else.
+        nodes.iter().try_for_each(|node| self.plug(node, &SWITCHES, true))?;
+        self.start_gateways(nodes)
     }
 
     /// Two nodes cannot reach each other in the network between the nodes, or can again; all others reach both.

@@ -32,6 +32,27 @@ impl Lab {
         self.start_daemon(node, self.gateway(node, program, text)?)
     }
 
+    /// The same of several gateways at once, as after a power failure: each node with its configuration.
+    ///
+    /// # Errors
+    /// As [`start_gateway`](Self::start_gateway), for the first one that does not become ready.
+    pub fn start_gateways<'n>(
+        &self,
+        program: &str,
+        gateways: &[(&'n str, String)],
+    ) -> Result<Vec<(&'n str, Process)>, LabError> {
+        let start = |(node, text): &(&'n str, String)| {
+            let daemon = self.gateway(node, program, text)?;
+            let says = daemon.says;
+            Ok((*node, says, self.spawn_daemon(node, daemon)?))
+        };
+        let mut started = gateways.iter().map(start).collect::<Result<Vec<_>, LabError>>()?;
+        for (_, says, process) in &mut started {
+            process.wait_for_text(says, READY)?;
+        }
+        Ok(started.into_iter().map(|(node, _, process)| (node, process)).collect())
+    }
+
     /// As [`start_gateway`](Self::start_gateway), for BIRD, or for FRR where the text is of FRR.
     ///
     /// # Errors

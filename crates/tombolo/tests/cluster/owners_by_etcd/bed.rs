@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tombolo_engine::mapping::slices::Slicing;
 use tombolo_lab::cluster::{Newcomers, Owned, PATIENCE, Subscriber};
@@ -135,6 +135,13 @@ impl Bed {
     pub(super) fn slices_of(&self, owner: &str) -> Vec<u16> {
         let all = self.cluster.slices(reporter(owner)).unwrap();
         all.into_iter().filter(|(_, owned)| owned.owner.as_deref() == Some(owner)).map(|(slice, _)| slice).collect()
+    }
+
+    /// How long after `fault` what etcd has of these slices was written, the last of them.
+    pub(super) fn written_after(&self, fault: SystemTime, slices: &[u16]) -> Duration {
+        let written = self.cluster.written().unwrap();
+        let last = slices.iter().map(|slice| written[usize::from(*slice)]).max().unwrap();
+        last.duration_since(fault).unwrap()
     }
 
     /// Waits until others own, and have copies of, all that a node had, and says how long that took.

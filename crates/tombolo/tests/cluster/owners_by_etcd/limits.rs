@@ -24,9 +24,9 @@ pub(super) const BFD: Limits = limits(400, 1200);
 pub(super) const BFD_OF_FRR: Limits = limits(500, 1500);
 /// A link to one side is gone: BFD, and 0.4 s more.
 pub(super) const LINK: Limits = limits(700, 2000);
-/// The network between the nodes is gone at a node that is an entrance of other nodes' subscribers: until its lease is over, and routers
-/// have heard.
-pub(super) const CORE: Limits = limits(2900, 6500);
+/// The network between the nodes is gone at a node that is an entrance of other nodes' subscribers: until BFD has found out and etcd was
+/// silent for half a second, and routers have heard.
+pub(super) const CORE: Limits = limits(900, 2000);
 
 /// So long a new subscriber waits at most whose slice's owner is gone: until its lease is over, and its successor knows.
 pub(super) const ADMISSION: Duration = Duration::from_millis(2600);
@@ -38,5 +38,8 @@ pub(super) const LEASE_LEFT: Duration = Duration::from_secs(1);
 pub(super) const ADMISSION_WITHOUT_LEADER: Duration = Duration::from_secs(4);
 /// Where nothing keeps a new subscriber waiting.
 pub(super) const AT_ONCE: Duration = Duration::from_millis(500);
+/// So soon after a backup is gone, or the path to it, another one has the copy, of few bindings: until BFD has found out and it was silent
+/// for 0.6 s, and all that there is was sent.
+pub(super) const ANOTHER_COPY: Duration = Duration::from_millis(2500);
 /// So long slices have no whole copy at most once somebody is there to have it.
 pub(super) const PROTECTION: Duration = Duration::from_secs(10);

@@ -1,14 +1,14 @@
 //! Routing daemons, links and paths of a node that lives: routers go round it, and it keeps what it owns, but for the network between
 //! the nodes.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime};
 
 use tombolo_lab::cluster::{ClusterLab, Owned, PATIENCE};
 use tombolo_lab::{Process, skip_without, wait_until};
 
 use super::PROGRAMS;
 use super::bed::Bed;
-use super::limits::{ADMISSION, AT_ONCE, BFD, CORE, LINK, NOTHING, PROTECTION, RETURN};
+use super::limits::{ADMISSION, ANOTHER_COPY, AT_ONCE, BFD, CORE, LINK, NOTHING, RETURN};
 use crate::running::TOMBOLO;
 
 /// So long a new subscriber is waited for that cannot be admitted.
@@ -92,16 +92,21 @@ fn nodes_that_do_not_reach_each_other_go_on_by_others() {
 /// Of the slices of each of two nodes the other one has copies, and the third: this is the path from the owner to its backup, and that to
 /// one other node, at once.
 fn two_nodes_are_apart(bed: &mut Bed) {
-    let cut = Instant::now();
-    let seen =
-        bed.during("the path between two nodes is gone", &[], |cluster| cluster.part(["n1", "n2"], true).unwrap());
+    let before = bed.cluster.owned("n3");
+    let mut cut = SystemTime::now();
+    let seen = bed.during("the path between two nodes is gone", &[], |cluster| {
+        cluster.part(["n1", "n2"], true).unwrap();
+        cut = SystemTime::now();
+    });
     seen.within(BFD);
     let has_its_copy = |owned: &Owned| owned.owner.as_deref() == Some("n3") || owned.backup.as_deref() == Some("n3");
     let at_the_third = || bed.cluster.owned("n3").values().all(has_its_copy).then_some(());
     wait_until("each other's copies to be at the third", PATIENCE, at_the_third).unwrap();
     bed.cluster.protected("n3");
-    eprintln!("  each other's copies are at the third {:?} after the cut", cut.elapsed());
-    assert!(cut.elapsed() <= PROTECTION, "protected after {:?}", cut.elapsed());
+    let moved: Vec<u16> = before.iter().filter(|(_, owned)| !has_its_copy(owned)).map(|(slice, _)| *slice).collect();
+    let another = bed.written_after(cut, &moved);
+    eprintln!("  each other's copies, of {moved:?}, are at the third {another:?} after the cut");
+    assert!(another <= ANOTHER_COPY, "after {another:?}");
     let strangers = bed.strangers(&[0, 1, 2, 3, 4, 5, 6, 7]);
     let seen = bed.during("the path stays gone", &strangers, |_| ());
     seen.within(NOTHING);
