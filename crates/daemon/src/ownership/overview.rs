@@ -27,7 +27,9 @@ pub enum OverviewError {
     #[error(transparent)]
     Etcd(#[from] ShapeError),
     /// It does not answer.
-    #[error("{0}; whether a node admits new subscribers without it, and for how long, `tombolo show status` says there")]
+    #[error(
+        "{0}; whether a node admits new subscribers without it, and for how long, `tombolo show status` says there"
+    )]
     Silent(ShapeError),
     /// No node of this name is in the file.
     #[error("no node of the cluster is called {0}; its nodes are {1}")]
