@@ -1,5 +1,7 @@
 //! The plan, for clusters of all kinds: it is even, it moves little, and it is reached.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
