@@ -4,7 +4,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::ends::{Copy, Failure, Incoming, lock, say};
+use super::ends::{Copy, Failure, Incoming, Successor, lock, say};
 use super::frame::{self, Frame, Held, Hello, VERSION};
 use super::giving_back;
 use super::standing::CopyingState;
@@ -69,6 +69,7 @@ fn serve(incoming: &Incoming, socket: TcpStream) {
     };
     let (copy, connection) = incoming.copy_of(node, &hello);
     let failure = follow(incoming, node, &hello, &copy, connection, &mut stream).err();
+    lock(&incoming.kept).break_off(node);
     let mut held = lock(&copy);
     if held.connection == connection {
         held.ended = Some(Instant::now());
@@ -154,17 +155,15 @@ fn follow(
             let Some(frame) = stream.next().map_err(StreamError::from)? else { break };
             is_empty = false;
             let Frame::Batch(batch) = frame else { continue };
-            let apply = || {
+            let once = || {
                 let mut copy = lock(copy);
                 if copy.connection != connection {
                     return Ok(None);
                 }
-                let has_acted = view.cluster().has_acted_for(node);
-                let epochs = |slice| view.cluster().epoch_of(slice);
-                let number = copy.applier.apply(batch, view, &epochs, around.now(), has_acted)?;
+                let number = apply(incoming, node, view, &mut copy, batch)?;
                 Ok(Some((number, copy.applier.applied(), copy.applier.is_complete())))
             };
-            match once_heard_of(view, apply).map_err(|refused| Failure::Refused(refused.to_string()))? {
+            match once_heard_of(view, once).map_err(|refused| Failure::Refused(refused.to_string()))? {
                 Some(done) => applied = Some(done),
                 None => return Ok(()),
             }
@@ -178,6 +177,20 @@ fn follow(
         }
     }
     Ok(())
+}
+
+/// Applies a batch. What this node has handed over was served by, and gives way to the copy when that is whole.
+fn apply(incoming: &Incoming, node: u8, view: View<'_>, copy: &mut Copy, batch: &[u8]) -> Result<u64, Refused> {
+    let has_served = view.cluster().has_acted_for(node) || lock(&incoming.kept).is_any(node);
+    let epochs = |slice| view.cluster().epoch_of(slice);
+    let applied = copy.applier.apply(batch, view, &epochs, incoming.around.now(), has_served);
+    let claimed = copy.applier.take_claimed();
+    lock(&incoming.successors).extend(claimed.into_iter().map(|(slice, epoch)| Successor { slice, epoch, node }));
+    let whole = lock(&incoming.kept).give_way(node, &copy.applier);
+    if !whole.is_empty() {
+        copy.applier.end_sessions(|slice| whole.contains(&slice), view);
+    }
+    applied
 }
 
 /// Applies a batch, of a slice of which this node may not have heard yet that it has the copy.

@@ -21,13 +21,14 @@ mod ends;
 mod frame;
 mod giving_back;
 mod incoming;
+mod kept;
 mod outgoing;
 mod returns;
 mod standing;
 mod stream;
 mod terms;
 
-pub use ends::{Incoming, Outgoing};
+pub use ends::{Incoming, Outgoing, Successor};
 pub use incoming::receive;
 pub use outgoing::send;
 pub use returns::Returns;

@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use tombolo_cluster::etcd::Adapter;
+use tombolo_cluster::link::Successor;
 use tombolo_cluster::ownership::{
     Action, Agent, Beginning, Capacity, Cause, CopyState, Epoch, Event, Moment, Node, NodeState, NodeValue, Phase,
     Presence, Revision, Role, TICK, VALUE_VERSION,
@@ -55,8 +56,6 @@ pub(super) struct Told {
     copying: HashMap<u16, (u8, Epoch, CopyState)>,
     holds: HashMap<u16, Option<Epoch>>,
     vouched: BTreeMap<u8, Instant>,
-    /// Slices that were handed over, and the epoch as of which what there is of them here is a whole copy.
-    kept: HashMap<u16, Epoch>,
     /// Until when this node may grant.
     grant_until: Moment,
     /// What the engine was told of it.
@@ -136,7 +135,7 @@ impl Agreeing {
             match action {
                 Action::Register | Action::Renew(_) | Action::Transact(_) => self.adapter.act(action.clone()),
                 Action::Begin(slice, epoch, beginning) => begun.push((*slice, *epoch, *beginning)),
-                Action::Keep(slice, epoch) => self.told.kept.extend([(*slice, *epoch)]),
+                Action::Keep(slice, epoch) => self.keep(*slice, *epoch),
                 Action::GrantUntil(moment) => self.told.grant_until = *moment,
                 _ => {}
             }
@@ -190,6 +189,15 @@ impl Agreeing {
         let plan = self.running.plan.load();
         handed.values().collect::<BTreeSet<_>>().into_iter().for_each(|node| copies.settle(*node, &plan));
         self.told.copying.retain(|slice, _| !handed.contains_key(slice));
+    }
+
+    /// This node has handed a slice over: its tables are a whole copy as of this epoch, which the agent has said by itself, and is told when it
+    /// is otherwise.
+    fn keep(&mut self, slice: u16, epoch: Epoch) {
+        if let Some((copies, successor)) = self.running.copies.as_ref().zip(owner_of(self.agent.role(slice))) {
+            copies.keep(slice, successor.0, epoch.0);
+            self.told.holds.insert(slice, Some(epoch));
+        }
     }
 
     /// Slices become this node's own: their tables do.
@@ -270,8 +278,10 @@ impl Agreeing {
             if is.granting == Granting::ByOffers && was.granting != Granting::ByOffers {
                 marked.extend(backup);
             }
-            let is_others = owner != Holders::NOBODY && !has_it(is.holders);
-            if is_others && (has_it(was.holders) || was.holders.owner == Holders::NOBODY) {
+            // What was handed over is kept, though etcd may not have said yet that this node is the backup.
+            let keeps = |epoch| self.running.copies.as_ref().is_some_and(|copies| copies.keeps(slice, epoch));
+            let is_others = owner != Holders::NOBODY && !has_it(is.holders) && !keeps(is.epoch);
+            if is_others && (has_it(was.holders) || was.holders.owner == Holders::NOBODY || keeps(was.epoch)) {
                 lost.insert(slice);
             }
         }
@@ -282,6 +292,7 @@ impl Agreeing {
         }
         if !lost.is_empty() {
             adoption::forget(&self.running.tables, &plan, |slice| lost.contains(&slice), now);
+            self.running.copies.iter().for_each(|copies| copies.lose(|slice| lost.contains(&slice)));
         }
         if has_other_own {
             for conflict in static_bindings::reconcile(&self.running.tables, &plan, now) {
@@ -324,19 +335,31 @@ impl Agreeing {
         for slice in self.cluster.slices() {
             let event = match self.agent.role(slice) {
                 Role::Learner { epoch, owner } | Role::Backup { epoch, owner } => {
-                    let is_kept = self.told.kept.get(&slice) == Some(&epoch);
-                    self.holding(slice, (is_kept || copies.has(owner.0.into())).then_some(epoch))
+                    self.holding(slice, copies.holds(slice, owner.0, epoch.0).then_some(epoch))
                 }
                 role => role.copies_to().and_then(|(epoch, backup)| self.copying(slice, backup, epoch, &copies)),
             };
             seen.extend(event);
         }
+        seen.extend(self.successors_of(&copies));
         for (node, at) in copies.vouched() {
             if self.told.vouched.insert(node, at) != Some(at) {
                 seen.push(Event::Vouched(Node(node)));
             }
         }
         seen
+    }
+
+    /// Successors that this node hands slices over to, and that have spoken as their owners; as etcd has said as well. From now on nothing has to
+    /// be served here in their place.
+    fn successors_of(&self, copies: &Copies) -> Vec<Event> {
+        let is_known = |said: &Successor| {
+            let role = Role::Handing { epoch: Epoch(said.epoch.saturating_sub(1)), backup: Node(said.node) };
+            let agreed = self.agreement.assignment(said.slice);
+            self.agent.role(said.slice) == role && agreed.is_some_and(|agreed| agreed.epoch.0 == said.epoch)
+        };
+        let known = copies.take_successors().into_iter().filter(is_known);
+        known.map(|said| Event::Deposed(said.slice, Epoch(said.epoch), Some(Node(said.node)))).collect()
     }
 
     /// How the copy of a slice stands, if that is news, which it is until all agree that it is whole.
@@ -380,6 +403,16 @@ impl Agreeing {
             vec![format!("nobody new is admitted, since this node has no lease in etcd: {why}")]
         };
         self.running.health.set(PART, faults);
+    }
+}
+
+/// Whose a slice is, or will be in a moment, where that is another node.
+const fn owner_of(role: Role) -> Option<Node> {
+    match role {
+        Role::Handing { backup, .. } => Some(backup),
+        Role::Backup { owner, .. } | Role::Learner { owner, .. } => Some(owner),
+        Role::Others { owner, .. } => owner,
+        Role::Nobody | Role::Owner { .. } | Role::Former { .. } => None,
     }
 }
 
