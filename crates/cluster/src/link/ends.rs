@@ -33,8 +33,8 @@ pub struct Incoming {
     pub(super) copies: Mutex<BTreeMap<u8, Arc<Mutex<Copy>>>>,
     /// What this node has handed over.
     pub(super) kept: Mutex<Kept>,
-    /// Successors that have spoken as such, with the slice and the epoch.
-    pub(super) successors: Mutex<Vec<Successor>>,
+    /// Successors that have spoken as such, by slices.
+    pub(super) successors: Mutex<BTreeMap<u16, Successor>>,
 }
 
 /// Who owns a slice that this node hands over, as it says itself.
@@ -124,7 +124,7 @@ impl Incoming {
     /// Who has said since the last time that it owns a slice which this node hands over to it.
     #[must_use]
     pub fn take_successors(&self) -> Vec<Successor> {
-        std::mem::take(&mut lock(&self.successors))
+        std::mem::take(&mut *lock(&self.successors)).into_values().collect()
     }
 
     /// The copy of what a node has, for a connection that begins; and the number of the connection.

@@ -179,16 +179,17 @@ fn follow(
     Ok(())
 }
 
-/// Applies a batch. What this node has handed over was served by, and gives way to the copy when that is whole.
+/// Applies a batch. What this node has handed over was served by, and gives way to the copy that begins.
 fn apply(incoming: &Incoming, node: u8, view: View<'_>, copy: &mut Copy, batch: &[u8]) -> Result<u64, Refused> {
+    let now = incoming.around.now();
     let has_served = view.cluster().has_acted_for(node) || lock(&incoming.kept).is_any(node);
     let epochs = |slice| view.cluster().epoch_of(slice);
-    let applied = copy.applier.apply(batch, view, &epochs, incoming.around.now(), has_served);
-    let claimed = copy.applier.take_claimed();
-    lock(&incoming.successors).extend(claimed.into_iter().map(|(slice, epoch)| Successor { slice, epoch, node }));
-    let whole = lock(&incoming.kept).give_way(node, &copy.applier);
-    if !whole.is_empty() {
-        copy.applier.end_sessions(|slice| whole.contains(&slice), view);
+    let applied = copy.applier.apply(batch, view, &epochs, now, has_served);
+    let claimed = copy.applier.take_claimed().into_iter();
+    lock(&incoming.successors).extend(claimed.map(|(slice, epoch)| (slice, Successor { slice, epoch, node })));
+    let reached = lock(&incoming.kept).give_way(node, &copy.applier);
+    if !reached.is_empty() {
+        copy.applier.end_serving(|slice| reached.contains(&slice), view, now);
     }
     applied
 }

@@ -1,7 +1,8 @@
 //! What this node has handed over. Its tables are a whole copy at once, as of its successor's epoch, until the copy that the successor makes
 //! here takes their place: from when that has begun they are what it has replaced so far, and if it breaks off, they are no copy of anything.
 //!
-//! They were served by, so they may have sessions, which go when the copy is whole.
+//! They were served by, so they may have sessions, which copies have not. Those go when the successor's copy begins, and once more when it is
+//! whole: a packet may have been at hand.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -38,23 +39,27 @@ impl Kept {
         kept.is_some_and(|kept| now.saturating_duration_since(kept.since) < LASTS)
     }
 
-    /// Whether there is something that was handed over to this node.
+    /// Whether there is something that was handed over to this node, whose copy has not begun.
     pub(super) fn is_any(&self, successor: u8) -> bool {
-        self.0.values().any(|kept| kept.successor == successor)
+        self.0.values().any(|kept| kept.successor == successor && !kept.is_replaced)
     }
 
-    /// `applier` has the copy of what this node owns, as far as it has come. Gives the slices whose copies are whole: of what was kept of
-    /// them nothing is left.
+    /// `applier` has the copy of what this node owns, as far as it has come. Gives the slices whose copies have begun, or are whole: of what
+    /// was kept of these nothing is left.
     pub(super) fn give_way(&mut self, successor: u8, applier: &Applier) -> BTreeSet<u16> {
-        let mut whole = BTreeSet::new();
-        for (slice, kept) in self.0.iter_mut().filter(|(_, kept)| kept.successor == successor) {
-            kept.is_replaced |= applier.has_begun(*slice, kept.epoch);
-            if applier.has(*slice, kept.epoch) {
-                whole.insert(*slice);
+        let mut reached = BTreeSet::new();
+        self.0.retain(|slice, kept| {
+            if kept.successor != successor {
+                return true;
             }
-        }
-        self.0.retain(|slice, _| !whole.contains(slice));
-        whole
+            let (has_begun, is_whole) = (applier.has_begun(*slice, kept.epoch), applier.has(*slice, kept.epoch));
+            if has_begun && !kept.is_replaced || is_whole {
+                reached.insert(*slice);
+            }
+            kept.is_replaced |= has_begun;
+            !is_whole
+        });
+        reached
     }
 
     /// The connection from this node is over, and copies that were not whole have broken off.

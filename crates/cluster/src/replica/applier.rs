@@ -199,15 +199,22 @@ impl Applier {
         removal.finish();
     }
 
-    /// The sessions go that there are of some slices, which this node had served: what they were worth their copies say. In one pass over all,
-    /// as above.
-    pub fn end_sessions(&mut self, is_meant: impl Fn(u16) -> bool, view: View<'_>) {
+    /// Of some slices this node is the backup by now, which it had served: sessions go, in one pass as above. Of what the owner has not spoken
+    /// of yet it is noted whether a connection is open.
+    pub fn end_serving(&mut self, is_meant: impl Fn(u16) -> bool, view: View<'_>, now: Tick) {
         let mut removal = Removal::new(&self.tables);
         for id in self.tables.bindings.iter() {
-            let found = self.tables.bindings.read(id).and_then(|(binding, _)| view.slice_of_binding(&binding));
-            if found.is_some_and(|slice| is_meant(slice) && self.is_about(Some(slice), view)) {
-                removal.clear(id);
+            let Some((binding, _)) = self.tables.bindings.read(id) else { continue };
+            let slice = view.slice_of_binding(&binding).filter(|slice| is_meant(*slice));
+            if !self.is_about(slice, view) {
+                continue;
             }
+            let is_open = View::class_of(&self.tables, id, &binding, now) == Class::Established;
+            if is_open && !self.bindings.has(&self.tables.bindings, id) {
+                let flags = binding.flags | flags::RESUMED | flags::COPIED;
+                let _ = self.tables.change_flags(id, &binding, flags);
+            }
+            removal.clear(id);
         }
         removal.finish();
     }

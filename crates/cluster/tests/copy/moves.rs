@@ -16,6 +16,7 @@ use tombolo_cluster::replica::{Applier, Purpose, Refused, Sender, To, View};
 use tombolo_engine::cluster::{Assigned, Granting, Holders};
 use tombolo_engine::{Now, adoption};
 use tombolo_tables::audit;
+use tombolo_tables::blocks::Holder;
 use tombolo_tables::tables::Removal;
 
 use super::{NOW, Node, plan, tables};
@@ -279,15 +280,19 @@ impl World {
         let view = node.view();
         let applier = appliers.get_mut(&from).unwrap();
         let epochs = |slice| view.cluster().epoch_of(slice);
-        let has_served = kept.values().any(|kept| kept.successor == from);
+        let has_served = kept.values().any(|kept| kept.successor == from && !kept.is_replaced);
         let applied = applier.apply(batch, view, &epochs, NOW, has_served);
-        let mut whole = BTreeSet::new();
-        for (slice, kept) in kept.iter_mut().filter(|(_, kept)| kept.successor == from) {
-            kept.is_replaced |= applier.has_begun(*slice, kept.epoch);
-            whole.extend(applier.has(*slice, kept.epoch).then_some(*slice));
+        let mut reached = BTreeSet::new();
+        kept.retain(|slice, kept| {
+            let has_begun = kept.successor == from && applier.has_begun(*slice, kept.epoch);
+            let is_whole = kept.successor == from && applier.has(*slice, kept.epoch);
+            reached.extend((has_begun && !kept.is_replaced || is_whole).then_some(*slice));
+            kept.is_replaced |= has_begun;
+            !is_whole
+        });
+        if !reached.is_empty() {
+            applier.end_serving(|slice| reached.contains(&slice), view, NOW);
         }
-        kept.retain(|slice, _| !whole.contains(slice));
-        applier.end_sessions(|slice| whole.contains(&slice), view);
         applied
     }
 
@@ -634,6 +639,33 @@ fn what_a_former_owner_had_said_does_not_count_and_breaks_nothing() {
     assert_eq!((world.breaks, count_at(&world, 1, 0), count_at(&world, 1, 3)), (breaks, count(&world, 0), count(&world, 3)));
     // It hears of it, and has what the new owner has.
     bind_hosts(&mut world, 0, 4);
+    end(&mut world);
+}
+
+/// How many blocks of a slice are offered, as a node has it.
+fn count_offered(world: &World, node: usize, slice: u16) -> usize {
+    let node = &world.members[node].node;
+    let pool = node.pool(node.number("wide"));
+    let addresses = (0..pool.addresses()).filter_map(|place| pool.address(place));
+    let its = addresses.filter(|address| pool.slice_of_address(*address) == Some(slice));
+    let words = its.flat_map(|address| pool.block_words(address, 64).map(|(_, word)| word).collect::<Vec<_>>());
+    words.filter(|word| matches!(node.tables.blocks.read(*word), Holder::Offered { .. })).count()
+}
+
+#[test]
+fn what_a_past_owner_offers_its_successor_does_not() {
+    let mut world = World::protected(1);
+    bind_hosts(&mut world, 0, 2);
+    world.arrive_all();
+    hand_over(&mut world, 0);
+    // It has not heard; its successor has.
+    let Member { node, sender, .. } = &mut world.members[0];
+    sender.offer(1, node.view(), NOW);
+    assert!(world.send(0, 1));
+    world.hear_all(1);
+    assert!(world.arrive(0, 1) && world.acknowledge(0, 1));
+    assert!(count_offered(&world, 0, 0) > 0);
+    assert_eq!(count_offered(&world, 1, 0), 0);
     end(&mut world);
 }
 

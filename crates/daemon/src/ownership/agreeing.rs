@@ -285,6 +285,10 @@ impl Agreeing {
                 lost.insert(slice);
             }
         }
+        if is_changed {
+            // Before anybody hears of it by a copy that begins: a former owner redirects from then on.
+            self.running.accelerator.iter().for_each(|accelerator| accelerator.follow_cluster(&self.cluster));
+        }
         let (plan, now) = (self.running.plan.load(), self.running.now());
         if let Some(copies) = &self.running.copies {
             taken_up.iter().for_each(|(node, slices)| copies.take_up(*node, |slice| slices.contains(&slice), &plan));
