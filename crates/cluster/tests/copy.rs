@@ -6,6 +6,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+#[path = "copy/moves.rs"]
+mod moves;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -102,16 +105,16 @@ impl Node {
         self.tables.find_subscriber(&key).or_else(|| self.tables.admit(&grant, NOW))
     }
 
+    /// TCP where the port is even.
+    fn inside(&self, host: u8, inside_port: u8) -> InsideKey {
+        let SubscriberKey { ipv6, ipv4, service } = self.key(host);
+        let protocol = if inside_port.is_multiple_of(2) { 6 } else { 17 };
+        InsideKey { ipv6, ipv4, port: [40, inside_port], protocol, service }
+    }
+
     fn bind(&self, host: u8, inside_port: u8, port: u16) {
         let Some((id, subscriber)) = self.subscriber(host) else { return };
-        let key = subscriber.key;
-        let inside = InsideKey {
-            ipv6: key.ipv6,
-            ipv4: key.ipv4,
-            port: [40, inside_port],
-            protocol: if inside_port.is_multiple_of(2) { 6 } else { 17 },
-            service: key.service,
-        };
+        let (key, inside) = (subscriber.key, self.inside(host, inside_port));
         let space = PortSpace::of_protocol(inside.protocol).unwrap();
         let address = subscriber.outside_ipv4;
         let port = 1024 + port % 256;
@@ -148,9 +151,14 @@ impl Node {
         else {
             return;
         };
-        let key = SessionKey { binding: id, remote_ipv4: [198, 51, 100, 1], remote_port: [1, 187] };
+        self.open_with(id, &binding, 1);
+    }
+
+    /// A connection with one of the hosts outside is open.
+    fn open_with(&self, id: BindingId, binding: &Binding, remote: u8) {
+        let key = SessionKey { binding: id, remote_ipv4: [198, 51, 100, remote], remote_port: [1, 187] };
         let opener = Opener::Inside { limit: None };
-        let _ = self.tables.open(&key, &binding, ESTABLISHED, opener, &Lifetimes([u32::MAX; 16]), NOW);
+        let _ = self.tables.open(&key, binding, ESTABLISHED, opener, &Lifetimes([u32::MAX; 16]), NOW);
     }
 
     fn dismiss(&self, host: u8) {
@@ -161,8 +169,13 @@ impl Node {
 
     /// What there is in slices 0 and 1, without numbers that are the node's own.
     fn content(&self) -> (BTreeSet<String>, BTreeSet<String>) {
+        self.content_of(|slice| slice < 2)
+    }
+
+    /// What there is in some slices.
+    fn content_of(&self, is_meant: impl Fn(u16) -> bool) -> (BTreeSet<String>, BTreeSet<String>) {
         let is_copied = |service: u8, address: [u8; 4]| {
-            self.pool(service).slice_of_address(address.into()).is_some_and(|slice| slice < 2)
+            self.pool(service).slice_of_address(address.into()).is_some_and(&is_meant)
         };
         let name = |service: u8| self.plan.service(service).unwrap().name.clone();
         let subscriber = |id: u32| {
@@ -296,8 +309,13 @@ impl World {
     }
 
     fn send(&mut self) -> bool {
-        self.sender.collect(self.owner.view());
         self.sender.classify(1, NOW);
+        self.send_changes()
+    }
+
+    /// The same, but that nobody looks which connections are open.
+    fn send_changes(&mut self) -> bool {
+        self.sender.collect(self.owner.view());
         let mut batch = Vec::new();
         let has_sent = self.sender.fill(To::Backup(BACKUP), self.owner.view(), &|_| EPOCH, NOW, &mut batch);
         self.batches.extend(has_sent.then_some(batch));
@@ -520,7 +538,7 @@ fn a_copy_is_settled_once_all_that_had_changed_is_acknowledged() {
     world.settle();
     let to = To::Backup(BACKUP);
     world.end(0, 1);
-    world.sender.settle(to, world.owner.view());
+    world.sender.settle(to, world.owner.view(), NOW);
     assert!(!world.sender.is_settled(to));
     assert!(world.send() && !world.sender.is_settled(to));
     // What changes later does not count.
@@ -530,4 +548,22 @@ fn a_copy_is_settled_once_all_that_had_changed_is_acknowledged() {
     assert!(world.sender.is_settled(to));
     world.take(&Step::Cut);
     assert!(!world.sender.is_settled(to));
+}
+
+#[test]
+fn a_copy_is_settled_once_open_connections_are_known_to_be_open() {
+    let mut world = World::new();
+    // TCP.
+    world.bind_both(2);
+    world.settle();
+    let to = To::Backup(BACKUP);
+    (0..6).for_each(|nth| world.owner.open(nth));
+    world.sender.settle(to, world.owner.view(), NOW);
+    while world.send_changes() || world.arrive() {}
+    while !world.acknowledgements.is_empty() {
+        world.take(&Step::Acknowledge);
+    }
+    assert!(world.sender.is_settled(to));
+    assert!(world.owner.content().1.iter().any(|binding| binding.contains("open true")));
+    world.check();
 }

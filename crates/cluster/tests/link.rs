@@ -12,7 +12,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tombolo_cluster::link::{
-    Copying, CopyingState, Incoming, Outgoing, Promises, Returns, Standings, Surroundings, Taken, Terms, receive, send,
+    Copying, CopyingState, Incoming, Outgoing, Promises, Returns, Standings, Successor, Surroundings, Taken, Terms, receive,
+    send,
 };
 use tombolo_cluster::ownership::{Event, Node};
 use tombolo_cluster::replica::Sender;
@@ -490,6 +491,51 @@ fn whoever_copies_nothing_to_a_node_still_tells_it_what_it_took_from_it() {
     own(&cluster, 3, 0, 2);
     let _owner = Owner::new(plan, "n1", ("n2", backup.address));
     hears(&backup.standings, 0, &[(3, 2)]);
+}
+
+#[test]
+fn what_was_handed_over_is_a_copy_until_the_new_owner_s_is() {
+    let backup = Backup::new(agreed(plan("n2", 2)), "n2");
+    let incoming = &backup.incoming;
+    assert!(!incoming.holds(0, 0, 2));
+    incoming.keep(0, 0, 2);
+    assert!(incoming.holds(0, 0, 2) && !incoming.holds(0, 0, 3) && !incoming.holds(1, 0, 2));
+    let mut owner = Owner::new(agreed(plan("n1", 2)), "n1", ("n2", backup.address));
+    (0..20).for_each(|host| owner.bind(host, 100));
+    wait("its copy takes the place", || !incoming.keeps(0, 2));
+    wait("all are whole", || (0..4).all(|slice| incoming.holds(slice, 0, 2)));
+    wait("everything is copied", || backup.tables().bindings.count() == 2000);
+    // It is one of that ownership alone, and of what there is.
+    incoming.lose(|slice| slice == 1);
+    assert!(incoming.holds(0, 0, 2) && !incoming.holds(0, 0, 3) && !incoming.holds(1, 0, 2));
+    owner.stop();
+    wait("the end is noticed", || backup.standings.all()[0].from == CopyingState::Broken);
+    assert!(incoming.holds(0, 0, 2));
+}
+
+#[test]
+fn a_successor_that_speaks_is_heard_before_this_node_knows_more() {
+    // It owns everything as of the first epoch, and hands it over to n1, which has heard already.
+    let backup = Backup::new(agreed(plan("n2", 1)), "n2");
+    let cluster = Arc::clone(backup.around.plan().cluster.as_ref().unwrap());
+    for slice in cluster.slices() {
+        let holders = Holders { owner: 1, backup: Some(0) };
+        cluster.assign(slice, Assigned { holders, ..cluster.assigned(slice) });
+    }
+    let owner = Owner::new(agreed(plan("n1", 2)), "n1", ("n2", backup.address));
+    let heard = Mutex::new(Vec::new());
+    wait("it is heard", || {
+        heard.lock().unwrap().extend(backup.incoming.take_successors());
+        !heard.lock().unwrap().is_empty()
+    });
+    assert_eq!(heard.lock().unwrap()[0], Successor { slice: 0, epoch: 2, node: 0 });
+    // Then this node hears as well.
+    for slice in cluster.slices() {
+        let holders = Holders { owner: 0, backup: Some(1) };
+        cluster.assign(slice, Assigned { holders, epoch: 2, ..cluster.assigned(slice) });
+    }
+    wait("it is copied", || (0..4).all(|slice| backup.incoming.holds(slice, 0, 2)));
+    drop(owner);
 }
 
 #[test]

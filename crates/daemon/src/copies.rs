@@ -16,7 +16,7 @@ use tombolo_cluster::link::{self, Copying, Incoming, Outgoing, Promises, Returns
 use tombolo_cluster::replica::Sender;
 #[cfg(feature = "cluster")]
 use tombolo_cluster::{
-    link::{CopyingState, Taken},
+    link::{CopyingState, Successor, Taken},
     ownership::{CopyState, Event},
     replica::{To, View},
 };
@@ -176,6 +176,36 @@ impl Copies {
         u8::try_from(node).is_ok_and(|node| self.incoming.has_copy(node))
     }
 
+    /// Whether there is a whole copy of a slice that a node owns as of this epoch.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn holds(&self, slice: u16, node: u8, epoch: u32) -> bool {
+        self.incoming.holds(slice, node, epoch)
+    }
+
+    /// A slice was handed over to a node, which owns it as of this epoch: what there is of it is a whole copy until that one's takes its place.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn keep(&self, slice: u16, node: u8, epoch: u32) {
+        self.incoming.keep(slice, node, epoch);
+    }
+
+    /// Whether what there is of a slice was kept so, as of this epoch.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn keeps(&self, slice: u16, epoch: u32) -> bool {
+        self.incoming.keeps(slice, epoch)
+    }
+
+    /// What there was of some slices is here no more.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn lose(&self, is_lost: impl Fn(u16) -> bool) {
+        self.incoming.lose(is_lost);
+    }
+
+    /// Who has said since the last time that it owns a slice which this node hands over to it.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn take_successors(&self) -> Vec<Successor> {
+        self.incoming.take_successors()
+    }
+
     /// Whether this node's tables were lost, and what others have of them is not back yet: it does not serve meanwhile.
     pub(crate) fn are_awaited(&self) -> bool {
         self.outgoing.returns.are_awaited()
@@ -207,8 +237,9 @@ impl Copies {
     #[cfg(feature = "cluster")]
     pub(crate) fn settle(&self, node: u8, plan: &Plan) {
         if let Some(view) = View::of(plan) {
+            let now = self.outgoing.around.now();
             let mut sender = self.outgoing.sender.lock().unwrap_or_else(PoisonError::into_inner);
-            sender.settle(To::Backup(node), view);
+            sender.settle(To::Backup(node), view, now);
         }
     }
 

@@ -464,6 +464,11 @@ impl Tables {
         changed
     }
 
+    /// A connection of binding `id` is open from now on: a copy of the binding is worth more by that.
+    pub fn note_open(&self, id: BindingId) {
+        self.changed_bindings.set(id.get());
+    }
+
     /// The subscriber with this key.
     #[inline]
     #[must_use]

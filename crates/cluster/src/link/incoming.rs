@@ -4,7 +4,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::ends::{Copy, Failure, Incoming, lock, say};
+use super::ends::{Copy, Failure, Incoming, Successor, lock, say};
 use super::frame::{self, Frame, Held, Hello, VERSION};
 use super::giving_back;
 use super::standing::CopyingState;
@@ -70,6 +70,7 @@ fn serve(incoming: &Incoming, socket: TcpStream) {
     };
     let (copy, connection) = incoming.copy_of(node, &hello);
     let failure = follow(incoming, node, &hello, &copy, connection, &mut stream).err();
+    lock(&incoming.kept).break_off(node);
     let mut held = lock(&copy);
     if held.connection == connection {
         held.ended = Some(Instant::now());
@@ -174,17 +175,15 @@ fn follow(
                 }
                 _ => continue,
             };
-            let apply = || {
+            let once = || {
                 let mut copy = lock(copy);
                 if copy.connection != connection {
                     return Ok(None);
                 }
-                let has_acted = view.cluster().has_acted_for(node);
-                let epochs = |slice| view.cluster().epoch_of(slice);
-                let number = copy.applier.apply(batch, view, &epochs, around.now(), has_acted)?;
+                let number = apply(incoming, node, view, &mut copy, batch)?;
                 Ok(Some((number, copy.applier.applied(), copy.applier.is_complete())))
             };
-            match once_heard_of(view, apply).map_err(|refused| Failure::Refused(refused.to_string()))? {
+            match once_heard_of(view, once).map_err(|refused| Failure::Refused(refused.to_string()))? {
                 Some(done) => applied = Some(done),
                 None => return Ok(()),
             }
@@ -198,6 +197,21 @@ fn follow(
         }
     }
     Ok(())
+}
+
+/// Applies a batch. What this node has handed over was served by, and gives way to the copy that begins.
+fn apply(incoming: &Incoming, node: u8, view: View<'_>, copy: &mut Copy, batch: &[u8]) -> Result<u64, Refused> {
+    let now = incoming.around.now();
+    let has_served = view.cluster().has_acted_for(node) || lock(&incoming.kept).is_any(node);
+    let epochs = |slice| view.cluster().epoch_of(slice);
+    let applied = copy.applier.apply(batch, view, &epochs, now, has_served);
+    let claimed = copy.applier.take_claimed().into_iter();
+    lock(&incoming.successors).extend(claimed.map(|(slice, epoch)| (slice, Successor { slice, epoch, node })));
+    let reached = lock(&incoming.kept).give_way(node, &copy.applier);
+    if !reached.is_empty() {
+        copy.applier.end_serving(|slice| reached.contains(&slice), view, now);
+    }
+    applied
 }
 
 /// Applies a batch, of a slice of which this node may not have heard yet that it has the copy.

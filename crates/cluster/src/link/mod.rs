@@ -30,6 +30,7 @@ mod ends;
 mod frame;
 mod giving_back;
 mod incoming;
+mod kept;
 mod outgoing;
 mod promises;
 mod returns;
@@ -38,7 +39,7 @@ mod stream;
 mod terms;
 mod took;
 
-pub use ends::{Incoming, Outgoing};
+pub use ends::{Incoming, Outgoing, Successor};
 pub use incoming::receive;
 pub use outgoing::send;
 pub use promises::Promises;

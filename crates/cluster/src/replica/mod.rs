@@ -24,6 +24,7 @@ mod numbers;
 mod offers;
 mod record;
 mod sender;
+mod slices;
 mod to;
 mod view;
 mod words;

@@ -14,9 +14,13 @@
 //!  0  service (1), state (1), place (2)                 0  number (4), kind of the record (1), 0 (3)
 //!  4  outside address (4)
 //!  8  ticks since it was given back (4), 0 (4)
+//!
+//! slice, 8 bytes
+//!  0  how far its copy is (1), 0 (7)
 //! ```
 //!
-//! A tick is the tables': 2^30 ns. States of a block: 1, offered; 2, given back, and kept back for a while.
+//! A tick is the tables': 2^30 ns. States of a block: 1, offered; 2, given back, and kept back for a while. A copy of a slice: 1, it begins;
+//! 2, it is whole.
 
 use tombolo_tables::binding::{InsideKey, flags};
 use tombolo_tables::subscriber::{MOST_BLOCKS, SubscriberKey};
@@ -43,6 +47,7 @@ pub(super) enum Kind {
     Binding4 = 3,
     Removal = 4,
     Block = 5,
+    Slice = 6,
 }
 
 /// A record makes no sense.
@@ -101,6 +106,15 @@ pub(super) enum BlockState {
     Resting(u32),
 }
 
+/// How far the copy of a slice is, where slices come to a connection that goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// It begins: what is here of the slice is what somebody else had said, or done.
+    Begins = 1,
+    /// Everything has been said that there was when it began.
+    Whole = 2,
+}
+
 /// A record that is no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Removed {
@@ -115,6 +129,8 @@ pub(super) enum Record {
     Binding(BindingRecord),
     Removed(Removed),
     Block(BlockRecord),
+    /// Of the section's slice.
+    Slice(Progress),
 }
 
 /// Flags of a binding that are copied: a lease is its node's own.
@@ -128,7 +144,7 @@ impl Class {
 
 impl Kind {
     pub(super) fn from_number(number: u8) -> Result<Self, RecordError> {
-        let all = [Self::Subscriber, Self::Binding, Self::Binding4, Self::Removal, Self::Block];
+        let all = [Self::Subscriber, Self::Binding, Self::Binding4, Self::Removal, Self::Block, Self::Slice];
         all.into_iter().find(|kind| *kind as u8 == number).ok_or(RecordError::Kind(number))
     }
 
@@ -138,7 +154,7 @@ impl Kind {
             Self::Subscriber | Self::Binding => 48,
             Self::Binding4 => 32,
             Self::Block => 16,
-            Self::Removal => 8,
+            Self::Removal | Self::Slice => 8,
         }
     }
 }
@@ -151,6 +167,7 @@ impl Record {
             Self::Binding(_) => Kind::Binding,
             Self::Removed(_) => Kind::Removal,
             Self::Block(_) => Kind::Block,
+            Self::Slice(_) => Kind::Slice,
         }
     }
 
@@ -197,6 +214,7 @@ impl Record {
                 out.extend(number.to_le_bytes());
                 out.extend([*of as u8, 0, 0, 0]);
             }
+            Self::Slice(progress) => out.extend([*progress as u8, 0, 0, 0, 0, 0, 0, 0]),
         }
     }
 
@@ -211,6 +229,7 @@ impl Record {
             Kind::Binding4 => Self::Binding(binding(&mut fields, false)?),
             Kind::Removal => Self::Removed(removed(&mut fields)?),
             Kind::Block => Self::Block(block(&mut fields)?),
+            Kind::Slice => Self::Slice(progress(&mut fields)?),
         };
         if fields.0.is_empty() { Ok(parsed) } else { Err(RecordError::Field("length")) }
     }
@@ -277,8 +296,15 @@ fn removed(fields: &mut Fields<'_>) -> Result<Removed, RecordError> {
     fields.zero::<3>()?;
     match Kind::from_number(kind)? {
         of @ (Kind::Subscriber | Kind::Binding) => Ok(Removed { number, of }),
-        Kind::Binding4 | Kind::Removal | Kind::Block => Err(RecordError::Field("kind")),
+        Kind::Binding4 | Kind::Removal | Kind::Block | Kind::Slice => Err(RecordError::Field("kind")),
     }
+}
+
+fn progress(fields: &mut Fields<'_>) -> Result<Progress, RecordError> {
+    let [progress] = fields.take()?;
+    fields.zero::<7>()?;
+    let known = [Progress::Begins, Progress::Whole].into_iter().find(|known| *known as u8 == progress);
+    known.ok_or(RecordError::Field("state of a slice"))
 }
 
 /// The fields of a record, one after the other.
@@ -337,6 +363,8 @@ mod tests {
                 place: 1023,
                 state: BlockState::Resting(77),
             }),
+            Record::Slice(Progress::Begins),
+            Record::Slice(Progress::Whole),
         ]
     }
 
@@ -367,6 +395,7 @@ mod tests {
         assert_eq!(binding, expected);
         assert_eq!(bytes(&examples()[5]), [3, 1, 1, 2, 192, 0, 2, 7, 0, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(bytes(&examples()[6]), [3, 2, 0xff, 3, 192, 0, 2, 7, 77, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!([7, 8].map(|slice| bytes(&examples()[slice])), [[1, 0, 0, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0, 0, 0]]);
         let subscriber = bytes(&examples()[0]);
         assert_eq!(
             (subscriber[..8].to_vec(), subscriber[24..40].to_vec()),
@@ -397,6 +426,8 @@ mod tests {
         assert_eq!(changed(5, 1, 0), refused("state of a block"));
         assert_eq!(changed(5, 8, 1), refused("state of a block"), "nothing that is offered has an age");
         assert_eq!(changed(6, 15, 1), refused("byte that is to be 0"));
+        assert_eq!(changed(7, 0, 3), refused("state of a slice"));
+        assert_eq!(changed(7, 7, 1), refused("byte that is to be 0"));
         let mut gap = bytes(&examples[0]);
         gap[32..34].fill(0);
         assert_eq!(Record::parse(Kind::Subscriber, &mut &gap[..]), refused("list of blocks"));

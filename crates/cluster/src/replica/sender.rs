@@ -11,6 +11,9 @@
 //!
 //! A backup that has served in an owner's place sends back what it has, by the same means: [`To::Owner`].
 //!
+//! Where owners are agreed on, slices come to a connection that goes on ([`Sender::take_up`]): of each it is said where its copy begins, and
+//! that it is whole (slices.rs).
+//!
 //! Blocks that nobody has are told of where owners are agreed on (offers.rs): behind all subscribers, so that who has left a block is gone
 //! there before.
 //!
@@ -29,7 +32,8 @@ use tombolo_tables::tick::Tick;
 use super::batch::{Epochs, Header, Writer};
 use super::bits::Bits;
 use super::offers::{Offers, Told};
-use super::record::{Class, Kind, Record, Removed};
+use super::record::{Class, Kind, Progress, Record, Removed};
+use super::slices::Announced;
 use super::to::To;
 use super::view::View;
 use super::words::{Word, Words};
@@ -89,6 +93,8 @@ struct Receiver {
     flights: VecDeque<Flight>,
     /// Blocks that nobody has.
     told: Told,
+    /// Slices whose copies begin, or are to be whole.
+    slices: Announced,
     bytes_in_flight: usize,
     number: u64,
     is_connected: bool,
@@ -163,10 +169,10 @@ impl Records {
         }
     }
 
-    /// It is not known whether the backup has been sent records, or heard that they are gone.
+    /// It is not known whether the backup has been sent records, or heard that they are gone. What is said of slices is said behind them.
     fn send_again(&mut self, flight: Vec<(u32, u16)>) {
         for (number, slice) in flight {
-            self.pending.set(number, true);
+            self.lack(number);
             if let Some(entry) = self.sent_as.get_mut(number as usize).filter(|entry| **entry == NONE) {
                 *entry = slice;
             }
@@ -215,6 +221,7 @@ impl Sender {
                 bindings: Records::new(Kind::Binding, bindings),
                 flights: VecDeque::new(),
                 told: Told::default(),
+                slices: Announced::default(),
                 bytes_in_flight: 0,
                 number: 0,
                 is_connected: false,
@@ -247,6 +254,10 @@ impl Sender {
         receiver.bindings.forget_all();
         (receiver.begins, receiver.is_whole) = (true, false);
         let to = receiver.to;
+        receiver.slices = Announced::default();
+        if view.makes_offers() && matches!(to, To::Backup(_)) {
+            receiver.slices.begin(view.cluster().slices().filter(|slice| view.is_for(to, *slice)));
+        }
         let is_its = |slice: Option<u16>| slice.is_some_and(|slice| view.is_for(to, slice));
         for id in tables.subscribers.iter() {
             if tables.subscribers.read(id).is_some_and(|(found, _)| is_its(view.slice_of_subscriber(&found))) {
@@ -269,6 +280,9 @@ impl Sender {
         // Of one that does not exist everything is pending once it does.
         let Some(receiver) = receivers.iter_mut().find(|receiver| receiver.to == to) else { return };
         receiver.is_whole = false;
+        if view.makes_offers() {
+            receiver.slices.begin(view.cluster().slices().filter(|slice| is_taken(*slice)));
+        }
         for id in tables.subscribers.iter() {
             let found = tables.subscribers.read(id);
             if found.and_then(|(found, _)| view.slice_of_subscriber(&found)).is_some_and(&is_taken) {
@@ -290,6 +304,9 @@ impl Sender {
         receiver.settling = Settling::Unsent;
         receiver.bytes_in_flight = 0;
         receiver.told.tell_again();
+        receiver.slices.say_again();
+        // What numbers stand for there is forgotten where a copy begins: all records have to follow.
+        receiver.is_whole &= !receiver.slices.begins();
         for flight in std::mem::take(&mut receiver.flights) {
             receiver.subscribers.send_again(flight.subscribers);
             receiver.bindings.send_again(flight.bindings);
@@ -346,6 +363,8 @@ impl Sender {
             Flight { number: receiver.number + 1, bytes: 0, subscribers: Vec::new(), bindings: Vec::new() };
         let word = Words { tables, view, epochs, to, only_new: receiver.only_new, now };
         let mut is_full = false;
+        let section = |slice| word.its(Some(slice));
+        receiver.slices.write(Progress::Begins, receiver.number + 1, &mut writer, &mut is_full, section);
         receiver.subscribers.write(&mut writer, &mut flight.subscribers, &mut is_full, |number, sent_as| {
             word.of_subscriber(number, sent_as)
         });
@@ -357,7 +376,10 @@ impl Sender {
         let blocks = receiver.told.pending();
         let lacks = receiver.subscribers.lacking.count() + receiver.bindings.lacking.count() + blocks > 0;
         let is_past_mark = receiver.is_marked && receiver.subscribers.pending.count() + blocks == 0;
-        let completes = !receiver.is_whole && !lacks;
+        if !lacks {
+            receiver.slices.write(Progress::Whole, receiver.number + 1, &mut writer, &mut is_full, section);
+        }
+        let completes = !receiver.is_whole && !lacks && receiver.slices.pending() == 0;
         let has_all = !is_full && receiver.subscribers.pending.count() + receiver.bindings.pending.count() == 0;
         if has_all && receiver.settling == Settling::Unsent {
             receiver.settling = Settling::Sent(receiver.number + u64::from(!writer.is_empty()));
@@ -389,6 +411,7 @@ impl Sender {
         for word in receiver.told.known_by(number) {
             self.tables.blocks.acknowledge(word);
         }
+        receiver.slices.acknowledge(number);
         receiver.acknowledged = receiver.acknowledged.max(number);
         number <= receiver.number
     }
@@ -458,9 +481,11 @@ impl Sender {
         self.receiver(to).is_some_and(|receiver| receiver.is_held())
     }
 
-    /// Whether the receiver has all that has changed before now, is from now on asked anew.
-    pub fn settle(&mut self, to: To, view: View<'_>) {
+    /// Whether the receiver has all that has changed before now, is from now on asked anew: also which connections are open, of which
+    /// nobody may have said anything yet.
+    pub fn settle(&mut self, to: To, view: View<'_>, now: Tick) {
         self.collect(view);
+        self.classify(1, now);
         if let Some(receiver) = self.receivers.iter_mut().find(|receiver| receiver.to == to) {
             receiver.settling = Settling::Unsent;
         }
@@ -480,7 +505,7 @@ impl Sender {
     #[must_use]
     pub fn pending(&self, to: To) -> usize {
         let records = |receiver: &Receiver| receiver.subscribers.pending.count() + receiver.bindings.pending.count();
-        let count = |receiver: &Receiver| records(receiver) + receiver.told.pending();
+        let count = |receiver: &Receiver| records(receiver) + receiver.told.pending() + receiver.slices.pending();
         self.receiver(to).map_or(0, count)
     }
 

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use tombolo_engine::Plan;
-use tombolo_engine::cluster::{Cluster, Holders};
+use tombolo_engine::cluster::Cluster;
 use tombolo_engine::mapping::allocation::Allocation;
 use tombolo_engine::mapping::pool::{Pool, PortSpace};
 use tombolo_engine::mechanism::napt::session_state::{ESTABLISHED, INSIDE_FIN, OUTSIDE_FIN};
@@ -124,11 +124,6 @@ impl<'p> View<'p> {
     /// Whether any slice is copied from here to a node.
     pub(crate) fn copies_to(&self, node: u8) -> bool {
         self.cluster.slices().any(|slice| self.backup_of(slice) == Some(node))
-    }
-
-    /// The node that owns a slice.
-    pub(super) fn owner_of(&self, slice: u16) -> Option<u8> {
-        Some(self.cluster.holders(slice).owner).filter(|owner| *owner != Holders::NOBODY)
     }
 
     /// The slot of an outside endpoint here.

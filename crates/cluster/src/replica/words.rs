@@ -40,7 +40,7 @@ impl Words<'_> {
     }
 
     /// The section of a record of this slice, if it is for the receiver.
-    fn its(&self, slice: Option<u16>) -> Option<Section> {
+    pub(super) fn its(&self, slice: Option<u16>) -> Option<Section> {
         let slice = slice.filter(|slice| self.view.is_for(self.to, *slice))?;
         Some(self.section(slice))
     }

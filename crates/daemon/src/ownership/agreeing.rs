@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use tombolo_cluster::etcd::Adapter;
+use tombolo_cluster::link::Successor;
 use tombolo_cluster::ownership::{
     Action, Agent, Beginning, Capacity, Cause, CopyState, Epoch, Event, Moment, Node, NodeState, NodeValue, Phase,
     Presence, Revision, Role, TICK, VALUE_VERSION,
@@ -57,8 +58,6 @@ pub(super) struct Told {
     pub(super) vouched: BTreeMap<u8, Instant>,
     /// The host lacks routes without which this node cannot serve.
     pub(super) lacks_routes: bool,
-    /// Slices that were handed over, and the epoch as of which what there is of them here is a whole copy.
-    pub(super) kept: HashMap<u16, Epoch>,
     /// Until when this node may grant.
     grant_until: Moment,
     /// What the engine was told of it.
@@ -140,7 +139,7 @@ impl Agreeing {
             match action {
                 Action::Register | Action::Renew(_) | Action::Transact(_) => self.adapter.act(action.clone()),
                 Action::Begin(slice, epoch, beginning) => begun.push((*slice, *epoch, *beginning)),
-                Action::Keep(slice, epoch) => self.told.kept.extend([(*slice, *epoch)]),
+                Action::Keep(slice, epoch) => self.keep(*slice, *epoch),
                 Action::GrantUntil(moment) => self.told.grant_until = *moment,
                 Action::Ask(backup, number) => self.with_copies(|copies| copies.ask(backup.0, *number)),
                 Action::Promise(owner, number) => self.with_copies(|copies| copies.promise(owner.0, *number)),
@@ -197,6 +196,15 @@ impl Agreeing {
         let plan = self.running.plan.load();
         handed.values().collect::<BTreeSet<_>>().into_iter().for_each(|node| copies.settle(*node, &plan));
         self.told.copying.retain(|slice, _| !handed.contains_key(slice));
+    }
+
+    /// This node has handed a slice over: its tables are a whole copy as of this epoch, which the agent has said by itself, and is told when it
+    /// is otherwise.
+    fn keep(&mut self, slice: u16, epoch: Epoch) {
+        if let Some((copies, successor)) = self.running.copies.as_ref().zip(owner_of(self.agent.role(slice))) {
+            copies.keep(slice, successor.0, epoch.0);
+            self.told.holds.insert(slice, Some(epoch));
+        }
     }
 
     /// Slices become this node's own: their tables do.
@@ -277,10 +285,16 @@ impl Agreeing {
             if is.granting == Granting::ByOffers && was.granting != Granting::ByOffers {
                 marked.extend(backup);
             }
-            let is_others = owner != Holders::NOBODY && !has_it(is.holders);
-            if is_others && (has_it(was.holders) || was.holders.owner == Holders::NOBODY) {
+            // What was handed over is kept, though etcd may not have said yet that this node is the backup.
+            let keeps = |epoch| self.running.copies.as_ref().is_some_and(|copies| copies.keeps(slice, epoch));
+            let is_others = owner != Holders::NOBODY && !has_it(is.holders) && !keeps(is.epoch);
+            if is_others && (has_it(was.holders) || was.holders.owner == Holders::NOBODY || keeps(was.epoch)) {
                 lost.insert(slice);
             }
+        }
+        if is_changed {
+            // Before anybody hears of it by a copy that begins: a former owner redirects from then on.
+            self.running.accelerator.iter().for_each(|accelerator| accelerator.follow_cluster(&self.cluster));
         }
         let (plan, now) = (self.running.plan.load(), self.running.now());
         if let Some(copies) = &self.running.copies {
@@ -289,6 +303,7 @@ impl Agreeing {
         }
         if !lost.is_empty() {
             adoption::forget(&self.running.tables, &plan, |slice| lost.contains(&slice), now);
+            self.running.copies.iter().for_each(|copies| copies.lose(|slice| lost.contains(&slice)));
         }
         if has_other_own {
             for conflict in static_bindings::reconcile(&self.running.tables, &plan, now) {
@@ -359,6 +374,16 @@ impl Agreeing {
             vec![format!("{what}, since this node has no lease in etcd: {why}")]
         };
         self.running.health.set(PART, faults);
+    }
+}
+
+/// Whose a slice is, or will be in a moment, where that is another node.
+const fn owner_of(role: Role) -> Option<Node> {
+    match role {
+        Role::Handing { backup, .. } => Some(backup),
+        Role::Backup { owner, .. } | Role::Learner { owner, .. } => Some(owner),
+        Role::Others { owner, .. } => owner,
+        Role::Nobody | Role::Owner { .. } | Role::Former { .. } => None,
     }
 }
 

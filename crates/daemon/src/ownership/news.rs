@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tombolo_cluster::link::Taken;
+use tombolo_cluster::link::{Successor, Taken};
 use tombolo_cluster::ownership::{CopyState, Epoch, Event, Node, Role};
 use tombolo_engine::cluster::Cluster;
 
@@ -19,19 +19,31 @@ impl Agreeing {
         for slice in self.cluster.slices() {
             let event = match self.agent.role(slice) {
                 Role::Learner { epoch, owner } | Role::Backup { epoch, owner } => {
-                    let is_kept = self.told.kept.get(&slice) == Some(&epoch);
-                    self.holding(slice, (is_kept || copies.has(owner.0.into())).then_some(epoch))
+                    self.holding(slice, copies.holds(slice, owner.0, epoch.0).then_some(epoch))
                 }
                 role => role.copies_to().and_then(|(epoch, backup)| self.copying(slice, backup, epoch, &copies)),
             };
             news.extend(event);
         }
+        news.extend(self.successors_of(&copies));
         for (node, at) in copies.vouched() {
             if self.told.vouched.insert(node, at) != Some(at) {
                 news.push(Event::Vouched(Node(node)));
             }
         }
         news
+    }
+
+    /// Successors that this node hands slices over to, and that have spoken as their owners; as etcd has said as well. From now on nothing has to
+    /// be served here in their place.
+    fn successors_of(&self, copies: &Copies) -> Vec<Event> {
+        let is_known = |said: &Successor| {
+            let role = Role::Handing { epoch: Epoch(said.epoch.saturating_sub(1)), backup: Node(said.node) };
+            let agreed = self.agreement.assignment(said.slice);
+            self.agent.role(said.slice) == role && agreed.is_some_and(|agreed| agreed.epoch.0 == said.epoch)
+        };
+        let known = copies.take_successors().into_iter().filter(is_known);
+        known.map(|said| Event::Deposed(said.slice, Epoch(said.epoch), Some(Node(said.node)))).collect()
     }
 
     /// How the copy of a slice stands, if that is news, which it is until all agree that it is whole.

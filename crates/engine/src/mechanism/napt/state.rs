@@ -296,6 +296,9 @@ impl<R: Rng> Napt<'_, R> {
         } else if step.next != state && !session.transition(state, step.next) {
             return Ok(Advanced::Again);
         }
+        if step.next == ESTABLISHED && state != ESTABLISHED {
+            self.tables.note_open(key.binding);
+        }
         // A permission is due also where the inside answers a held SYN within the tick.
         let renews = step.refresh && (session.seen() != self.counts_as || state == OUTSIDE_INIT_HELD);
         if step.refresh {
