@@ -174,9 +174,8 @@ impl Node {
 
     /// What there is in some slices.
     fn content_of(&self, is_meant: impl Fn(u16) -> bool) -> (BTreeSet<String>, BTreeSet<String>) {
-        let is_copied = |service: u8, address: [u8; 4]| {
-            self.pool(service).slice_of_address(address.into()).is_some_and(&is_meant)
-        };
+        let is_copied =
+            |service: u8, address: [u8; 4]| self.pool(service).slice_of_address(address.into()).is_some_and(&is_meant);
         let name = |service: u8| self.plan.service(service).unwrap().name.clone();
         let subscriber = |id: u32| {
             let id = SubscriberId::new(id).unwrap();

@@ -12,8 +12,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tombolo_cluster::link::{
-    Copying, CopyingState, Incoming, Outgoing, Promises, Returns, Standings, Successor, Surroundings, Taken, Terms, receive,
-    send,
+    Copying, CopyingState, Incoming, Outgoing, Promises, Returns, Standings, Successor, Surroundings, Taken, Terms,
+    receive, send,
 };
 use tombolo_cluster::ownership::{Event, Node};
 use tombolo_cluster::replica::Sender;

@@ -415,7 +415,9 @@ impl World {
             16..20 => self.open(),
             20..22 => self.dismiss(),
             22..42 => drop(self.send(from, to)),
-            42..62 => (0..self.random.below(3) + 1).for_each(|_| drop(self.arrive(from, to))),
+            42..62 => (0..self.random.below(3) + 1).for_each(|_| {
+                self.arrive(from, to);
+            }),
             62..78 => while self.acknowledge(from, to) {},
             78..79 => self.cut(from, to),
             79..87 => self.hear(from),

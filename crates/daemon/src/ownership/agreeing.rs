@@ -10,7 +10,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use tombolo_cluster::etcd::Adapter;
-use tombolo_cluster::link::Successor;
 use tombolo_cluster::ownership::{
     Action, Agent, Beginning, Capacity, Cause, CopyState, Epoch, Event, Moment, Node, NodeState, NodeValue, Phase,
     Presence, Revision, Role, TICK, VALUE_VERSION,
@@ -22,6 +21,7 @@ use tombolo_io::worker::StopSignal;
 
 use super::announcer::Announcer;
 use crate::agreement::Agreement;
+use crate::copies::Copies;
 use crate::holdings::Holdings;
 use crate::running::Running;
 

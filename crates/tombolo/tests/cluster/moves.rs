@@ -35,7 +35,7 @@ impl Bed {
     }
 
     fn endpoints(&self) -> Vec<std::net::SocketAddr> {
-        let of = |flow: &Flow| self.cluster.endpoint(flow, 10).unwrap_or_else(|| panic!("{}: no answer", flow.name));
+        let of = |flow: &Flow| self.cluster.endpoint(flow, 10).unwrap_or_else(|| panic!("{}: no answer", flow.name()));
         self.flows.iter().map(of).collect()
     }
 
