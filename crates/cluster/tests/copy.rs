@@ -453,6 +453,8 @@ impl World {
             let cluster = node.plan.cluster.take().and_then(Arc::into_inner).unwrap();
             node.plan.cluster = Some(Arc::new(cluster.with_agreement().with_epoch(EPOCH)));
         }
+        // Copies of slices begin by themselves then.
+        world.connect();
         world
     }
 

@@ -24,6 +24,8 @@ const AT_ONCE: usize = 16;
 const HEARSAY: Duration = Duration::from_millis(300);
 /// How often an owner is told that none of its slices was taken over. That it hears nothing is told by this.
 const VOUCHING: Duration = Duration::from_millis(250);
+/// So much later than this node an owner may begin a copy anew that was lost here.
+const BEGINNING: Duration = Duration::from_secs(1);
 
 /// Takes connections until the gateway ends. `spawn` starts a thread for each.
 pub fn receive(
@@ -133,7 +135,7 @@ fn follow(
     let promises = around.promises();
     let _ = promises.and_then(|promises| promises.take_promised(node));
     let mut since = Instant::now();
-    let (mut vouched, mut told) = (None, Told::default());
+    let (mut vouched, mut told, mut lacking) = (None, Told::default(), None);
     while !around.is_over() && Arc::ptr_eq(&plan, &around.plan()) {
         let has_heard = stream.pump()?;
         if view.cluster().has_acted_for(node) && view.cluster().serves(node.into()) {
@@ -193,6 +195,18 @@ fn follow(
             note(incoming, node, counts, is_complete);
         }
         if is_empty && !has_heard {
+            let mut copy = lock(copy);
+            if copy.connection == connection
+                && copy.applier.lacks_beginning(view, &|slice| view.cluster().epoch_of(slice))
+            {
+                if lacking.get_or_insert_with(Instant::now).elapsed() > BEGINNING {
+                    copy.applier.begin_anew();
+                    return Ok(());
+                }
+            } else {
+                lacking = None;
+            }
+            drop(copy);
             std::thread::sleep(PERIOD);
         }
     }

@@ -170,6 +170,19 @@ impl Applier {
         self.copied.lose(is_lost);
     }
 
+    /// Whether there is a slice whose copy was lost here, and is to be here again, but has not begun anew. If that does not change, this node has
+    /// heard too late that the copy was to be elsewhere for a while: the owner had begun it anew before, and takes it for whole.
+    #[must_use]
+    pub fn lacks_beginning(&self, view: View<'_>, epochs: Epochs<'_>) -> bool {
+        let is_here = |(slice, epoch): (u16, u32)| epochs(slice) == epoch && self.is_about(Some(slice), view);
+        self.copied.lost().any(is_here)
+    }
+
+    /// What there is of the owner's slices is no whole copy: the next connection begins with everything.
+    pub fn begin_anew(&mut self) {
+        self.is_complete = false;
+    }
+
     /// Slices that this node hands over, and of which their successor has spoken as their owner, each with its epoch.
     pub fn take_claimed(&mut self) -> BTreeMap<u16, u32> {
         std::mem::take(&mut self.claimed)
@@ -259,6 +272,7 @@ impl Applier {
             |section, record| {
                 let mut batch = cell.borrow_mut();
                 if batch.is_late(section, &record, epochs) {
+                    batch.leave_out(section.slice, &record);
                     return Ok(());
                 }
                 batch.check(section, epochs)?;
@@ -333,8 +347,30 @@ impl Batch<'_, '_> {
         }
         let own = epochs(slice);
         let begins = matches!(record, Record::Slice(Progress::Begins));
-        let is_elsewhere = || !begins && !self.is_about(Some(slice)) && self.applier.has_begun(slice, epoch);
+        let is_its = || self.is_about(Some(slice)) && !self.applier.copied.is_lost(slice, epoch);
+        let is_elsewhere = || !begins && self.applier.has_begun(slice, epoch) && !is_its();
         epoch < own || epoch == own && is_elsewhere()
+    }
+
+    /// A record is left out; but its number stands for something else from now on than it did.
+    fn leave_out(&mut self, slice: u16, record: &Record) {
+        match record {
+            Record::Subscriber(SubscriberRecord { number, .. }) if self.applier.subscribers.can_be(*number) => {
+                let copy = self.copy_of_subscriber(*number).and_then(|id| self.tables.subscribers.read(id));
+                if copy.is_some_and(|(copy, _)| self.view.slice_of_subscriber(&copy) != Some(slice)) {
+                    self.remove_subscriber(*number);
+                }
+                self.applier.subscribers.forget_theirs(*number);
+            }
+            Record::Binding(BindingRecord { number, .. }) if self.applier.bindings.can_be(*number) => {
+                let copy = self.copy_of_binding(*number).and_then(|id| self.tables.bindings.read(id));
+                if copy.is_some_and(|(copy, _)| self.view.slice_of_binding(&copy) != Some(slice)) {
+                    self.remove_binding(*number);
+                }
+                self.applier.bindings.forget_theirs(*number);
+            }
+            _ => {}
+        }
     }
 
     fn check(&mut self, Section { slice, epoch }: Section, epochs: Epochs<'_>) -> Result<(), Refused> {
@@ -355,11 +391,19 @@ impl Batch<'_, '_> {
         self.applier.is_about(slice, self.view)
     }
 
+    /// Whether what there is of a slice is the other node's to change: what this node had of it is its own until the other one's copy begins.
+    fn is_copied(&self, slice: Option<u16>) -> bool {
+        let cluster = self.view.cluster();
+        let has_begun = |slice: u16| self.applier.copied.has_begun_since(slice, cluster.epoch_of(slice));
+        let is_its = self.applier.purpose == Purpose::Return || !cluster.is_agreed() || slice.is_some_and(has_begun);
+        is_its && self.is_about(slice)
+    }
+
     /// The copy of the owner's subscriber `theirs`.
     fn copy_of_subscriber(&mut self, theirs: u32) -> Option<SubscriberId> {
         let id = self.applier.subscribers.find(&self.tables.subscribers, theirs)?;
         let found = self.tables.subscribers.read(id);
-        let is_copy = found.is_some_and(|(found, _)| self.is_about(self.view.slice_of_subscriber(&found)));
+        let is_copy = found.is_some_and(|(found, _)| self.is_copied(self.view.slice_of_subscriber(&found)));
         if !is_copy {
             self.applier.subscribers.forget_theirs(theirs);
         }
@@ -370,7 +414,7 @@ impl Batch<'_, '_> {
     fn copy_of_binding(&mut self, theirs: u32) -> Option<BindingId> {
         let id = self.applier.bindings.find(&self.tables.bindings, theirs)?;
         let found = self.tables.bindings.read(id);
-        let is_copy = found.is_some_and(|(found, _)| self.is_about(self.view.slice_of_binding(&found)));
+        let is_copy = found.is_some_and(|(found, _)| self.is_copied(self.view.slice_of_binding(&found)));
         if !is_copy {
             self.applier.bindings.forget_theirs(theirs);
         }

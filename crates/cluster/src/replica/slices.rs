@@ -88,27 +88,53 @@ impl Announced {
 
 /// How far copies of one owner's slices are, here.
 #[derive(Debug, Default)]
-pub(super) struct Copied(BTreeMap<u16, (u32, Progress)>);
+pub(super) struct Copied {
+    /// Each as of an epoch.
+    progress: BTreeMap<u16, (u32, Progress)>,
+    /// Of these, what there was is here no more, since the copy was to be elsewhere.
+    lost: BTreeSet<u16>,
+}
 
 impl Copied {
     /// The owner says how far the copy of a slice is.
     pub(super) fn hear(&mut self, Section { slice, epoch }: Section, progress: Progress) {
-        self.0.insert(slice, (epoch, progress));
+        self.progress.insert(slice, (epoch, progress));
+        if progress == Progress::Begins {
+            self.lost.remove(&slice);
+        }
     }
 
     /// How far the copy of a slice is, as of this epoch.
     pub(super) fn progress(&self, slice: u16, epoch: u32) -> Option<Progress> {
-        self.0.get(&slice).filter(|(known, _)| *known == epoch).map(|(_, progress)| *progress)
+        self.progress.get(&slice).filter(|(known, _)| *known == epoch).map(|(_, progress)| *progress)
+    }
+
+    /// Whether a copy of a slice has begun, as of this epoch or of one of which this node has not heard yet.
+    pub(super) fn has_begun_since(&self, slice: u16, epoch: u32) -> bool {
+        self.progress.get(&slice).is_some_and(|(known, _)| *known >= epoch)
     }
 
     /// What there was of some slices is here no more.
     pub(super) fn lose(&mut self, is_lost: impl Fn(u16) -> bool) {
-        let lost = self.0.iter_mut().filter(|(slice, _)| is_lost(**slice));
-        lost.for_each(|(_, (_, progress))| *progress = Progress::Begins);
+        for (slice, (_, progress)) in self.progress.iter_mut().filter(|(slice, _)| is_lost(**slice)) {
+            *progress = Progress::Begins;
+            self.lost.insert(*slice);
+        }
+    }
+
+    /// Whether the copy of a slice, as of this epoch, was lost and has not begun anew.
+    pub(super) fn is_lost(&self, slice: u16, epoch: u32) -> bool {
+        self.lost.contains(&slice) && self.progress(slice, epoch).is_some()
+    }
+
+    /// Slices that were lost, whose copies have not begun anew, and as of which epochs they had.
+    pub(super) fn lost(&self) -> impl Iterator<Item = (u16, u32)> {
+        self.lost.iter().filter_map(|slice| self.progress.get(slice).map(|(epoch, _)| (*slice, *epoch)))
     }
 
     /// All copies begin anew.
     pub(super) fn clear(&mut self) {
-        self.0.clear();
+        self.progress.clear();
+        self.lost.clear();
     }
 }

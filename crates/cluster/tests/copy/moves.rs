@@ -245,6 +245,18 @@ impl World {
         self.connect(from, to);
     }
 
+    /// Where a node has heard too late that a copy of its was to be elsewhere for a while, everything is copied anew. True if so.
+    fn begin_lost_anew(&mut self, from: usize, to: usize) -> bool {
+        let Member { node, appliers, .. } = &mut self.members[to];
+        let (view, applier) = (node.view(), appliers.get_mut(&from).unwrap());
+        let is_lacking = applier.lacks_beginning(view, &|slice| view.cluster().epoch_of(slice));
+        if is_lacking {
+            applier.begin_anew();
+            self.cut(from, to);
+        }
+        is_lacking
+    }
+
     /// A batch with what has changed goes on its way; false if there is nothing to be said.
     fn send(&mut self, from: usize, to: usize) -> bool {
         let Member { node, sender, .. } = &mut self.members[from];
@@ -462,6 +474,9 @@ impl World {
                     is_at_rest = false;
                 }
                 while self.acknowledge(from, to) {}
+            }
+            for &(from, to) in pairs.iter().filter(|_| is_at_rest).collect::<Vec<_>>() {
+                is_at_rest &= !self.begin_lost_anew(from, to);
             }
             let pending = |(from, to): &(usize, usize)| self.members[*from].sender.pending(To::Backup(number(*to)));
             if is_at_rest && pairs.iter().map(pending).sum::<usize>() == 0 {
