@@ -193,6 +193,10 @@ impl World {
         let own = number(node);
         let Member { node, sender, appliers, kept, heard } = &mut self.members[node];
         *heard += 1;
+        // A copy that was to be elsewhere for a while, within one ownership, is nothing to a node that hears late: it hears all at once.
+        if self.said[*heard..].iter().any(|(other, next)| *other == slice && next.epoch == is.epoch) {
+            return;
+        }
         let Holders { owner, backup } = is.holders;
         let granting = if owner == own { Granting::ByOffers } else { Granting::Nothing };
         let is = Assigned { granting, ..is };
