@@ -347,8 +347,9 @@ impl Batch<'_, '_> {
         }
         let own = epochs(slice);
         let begins = matches!(record, Record::Slice(Progress::Begins));
+        let is_removal = matches!(record, Record::Removed(_));
         let is_its = || self.is_about(Some(slice)) && !self.applier.copied.is_lost(slice, epoch);
-        let is_elsewhere = || !begins && self.applier.has_begun(slice, epoch) && !is_its();
+        let is_elsewhere = || !begins && (is_removal || self.applier.has_begun(slice, epoch)) && !is_its();
         epoch < own || epoch == own && is_elsewhere()
     }
 
