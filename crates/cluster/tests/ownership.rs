@@ -20,7 +20,7 @@ const THIRDS: Revision = Revision(6);
 const NOTHING: [(u16, Assignment); 0] = [];
 
 fn presence(created: Revision) -> Presence {
-    Presence { created, is_serving: true, weight: 1, began_bare: false }
+    Presence { created, is_serving: true, is_draining: false, weight: 1, began_bare: false }
 }
 
 /// A slice that one owns, whose backup the other one is.
@@ -643,4 +643,22 @@ fn a_node_that_ceases_to_serve_may_be_back_soon() {
     assert_eq!(seat.go_on(9900), NOTHING);
     let put = seat.go_on(2000);
     assert_eq!(given_to(OTHER, &put).len(), 1, "{put:?}");
+}
+
+#[test]
+fn a_node_that_has_lost_its_way_gives_its_slices_to_those_who_have_their_copies() {
+    let among =
+        || Seat::among(&[(OTHER, OTHERS), (THIRD, THIRDS)], &[(OWN, OTHER), (OWN, OTHER), (OWN, THIRD), (OTHER, OWN)]);
+    let (mut seat, away) = (among(), Presence { is_serving: false, ..presence(MADE) });
+    let mut put = seat.obey(Event::NodeSeen(OWN, away));
+    put.extend(seat.go_on(1000));
+    let given: Vec<(u16, Option<Node>)> = put.iter().map(|(slice, is)| (*slice, Some(is.owner))).collect();
+    assert_eq!(given, [(0, Some(OTHER)), (1, Some(OTHER)), (2, Some(THIRD))], "{put:?}");
+    assert!(put.iter().all(|(_, is)| is.cause == Cause::Handover));
+    // Where an operator has it drained, the plan says who should have them.
+    let mut seat = among();
+    let draining = Presence { is_serving: false, is_draining: true, ..presence(MADE) };
+    let mut put = seat.obey(Event::NodeSeen(OWN, draining));
+    put.extend(seat.go_on(3000));
+    assert!(put.iter().any(|(_, is)| is.cause != Cause::Handover), "{put:?}");
 }

@@ -130,9 +130,11 @@ impl Lookout<'_> {
             Key::Node(name) => {
                 let value = NodeValue::parse(&kv.value)?;
                 let node: Node = names.number(name).ok_or(ValueError::Nodes)?;
-                let (created, is_serving) = (revision(kv.create_revision), value.state == NodeState::Serving);
+                let created = revision(kv.create_revision);
+                let [is_serving, is_draining] =
+                    [NodeState::Serving, NodeState::Draining].map(|state| value.state == state);
                 let NodeValue { weight, began_bare, .. } = value;
-                Some(Event::NodeSeen(node, Presence { created, is_serving, weight, began_bare }))
+                Some(Event::NodeSeen(node, Presence { created, is_serving, is_draining, weight, began_bare }))
             }
             Key::Slice(slice) => {
                 let assignment = SliceValue::parse(&kv.value)?.assignment(names)?;

@@ -36,6 +36,8 @@ pub struct Agent {
     is_plan_current: bool,
     /// It knows all that etcd had at some time.
     has_read: bool,
+    /// This process has served.
+    has_served: bool,
     /// The newest number of a transaction.
     newest: Number,
     /// The transaction whose answer is awaited.
@@ -69,6 +71,7 @@ impl Agent {
             plan: Plan::default(),
             is_plan_current: false,
             has_read: false,
+            has_served: false,
             newest: Number(0),
             pending: None,
             next: Moment(0),
@@ -88,6 +91,7 @@ impl Agent {
         let asked = if let Event::Asked(owner, number) = event { Some((owner, number)) } else { None };
         self.promises.begin(now);
         self.learn(now, event);
+        self.has_served |= self.nodes.serves(self.own);
         self.see_who_is_gone(now);
         self.see_to_handovers(now);
         self.shorten(act);
@@ -297,6 +301,10 @@ impl Agent {
     /// When the newest renewal of the own lease was sent that was answered.
     pub(super) const fn confirmed(&self) -> Option<Moment> {
         self.leasing.confirmed()
+    }
+
+    pub(super) const fn has_served(&self) -> bool {
+        self.has_served
     }
 
     pub(super) const fn promises(&self) -> &Promises {

@@ -1,7 +1,7 @@
 //! What a node does of the plan: which of its slices are to go where, and when.
 //!
 //! A node that was away for a moment is not given slices that it had a moment ago, and others do not share out what it is about to have
-//! again: for the sake of balance nothing moves until all is calm, nor while an operator has all held. What an operator wants is done at once.
+//! again: for the sake of balance nothing moves until all is calm, nor while an operator has all held. What an operator wants is done at once; and a node that cannot serve any more gives its slices to those who have their copies.
 
 use super::agent::Agent;
 use super::node::Node;
@@ -26,8 +26,24 @@ impl Agent {
         if takers.is_empty() { serving } else { takers }
     }
 
-    /// The node to which a slice of this one's is to go now, as its owner.
+    /// Whether this node does not serve any more, and nobody wants it drained: it has no way to the routers, or it ends. One that has just begun
+    /// may have one in a moment.
+    fn has_lost_its_way(&self) -> bool {
+        self.has_served() && self.is_away()
+    }
+
+    fn is_away(&self) -> bool {
+        let (own, nodes) = (self.own(), self.nodes());
+        !nodes.serves(own) && !nodes.drains(own) && !self.wishes().drained.contains(&own)
+    }
+
+    /// The node to which a slice of this one's is to go now, as its owner. Where this one has lost its way that is whoever has the copy already:
+    /// another one would have none if this process ends before it has.
     pub(super) fn due_successor(&self, number: u16, now: Moment) -> Option<Node> {
+        if self.has_lost_its_way() {
+            let backup = self.slice(number).assigned.and_then(|assigned| assigned.backup);
+            return backup.filter(|backup| self.nodes().serves(*backup));
+        }
         self.due(number, now).map(|target| target.owner).filter(|owner| *owner != self.own())
     }
 
@@ -50,6 +66,9 @@ impl Agent {
 
     /// Who should have a slice of this node's, if it is to move now.
     fn due(&self, number: u16, now: Moment) -> Option<Target> {
+        if self.is_away() {
+            return None;
+        }
         let target = self.plan().target(number).filter(|_| self.plan().moves().contains(&number))?;
         let is_due = self.plan().is_wished(number) || !self.wishes().is_held && self.is_calm(now);
         is_due.then_some(target)

@@ -110,6 +110,16 @@ impl Nodes {
         self.present.iter().filter_map(member).collect()
     }
 
+    /// Whether a node is there and takes slices.
+    pub(super) fn serves(&self, node: Node) -> bool {
+        self.present.get(&node).is_some_and(|presence| presence.is_serving)
+    }
+
+    /// Whether a node drains, as it says itself.
+    pub(super) fn drains(&self, node: Node) -> bool {
+        self.present.get(&node).is_some_and(|presence| presence.is_draining)
+    }
+
     /// The nodes that take slices and copies, in order.
     pub(super) fn serving(&self) -> impl Iterator<Item = Node> {
         self.present.iter().filter(|(_, presence)| presence.is_serving).map(|(node, _)| *node)

@@ -171,5 +171,5 @@ impl Etcd {
 }
 
 const fn presence(key: &Key) -> Presence {
-    Presence { created: key.created, is_serving: true, weight: 1, began_bare: key.began_bare }
+    Presence { created: key.created, is_serving: true, is_draining: false, weight: 1, began_bare: key.began_bare }
 }

@@ -137,6 +137,11 @@ impl Bed {
         all.into_iter().filter(|(_, owned)| owned.owner.as_deref() == Some(owner)).map(|(slice, _)| slice).collect()
     }
 
+    /// The node that owns most.
+    pub(super) fn greatest_owner(&self) -> &'static str {
+        ["n1", "n2", "n3"].into_iter().max_by_key(|node| self.slices_of(node).len()).unwrap()
+    }
+
     /// How long after `fault` what etcd has of these slices was written, the last of them.
     pub(super) fn written_after(&self, fault: SystemTime, slices: &[u16]) -> Duration {
         let written = self.cluster.written().unwrap();
