@@ -20,7 +20,7 @@
 
 use tombolo_engine::mapping::slices::MOST_SLICES;
 
-use super::took::Taken;
+use super::taken::Taken;
 use crate::replica::{BATCH_BYTES, ServiceName};
 
 /// This version of the protocol, and the first one.

@@ -36,6 +36,7 @@ mod promises;
 mod returns;
 mod standing;
 mod stream;
+mod taken;
 mod terms;
 mod took;
 
@@ -45,8 +46,8 @@ pub use outgoing::send;
 pub use promises::Promises;
 pub use returns::Returns;
 pub use standing::{Copying, CopyingState, Standings};
+pub use taken::Taken;
 pub use terms::{Terms, TermsError};
-pub use took::Taken;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::took::Taken;
+use super::taken::Taken;
 use crate::replica::Applied;
 
 /// How a copy stands.

@@ -11,18 +11,10 @@ use super::ends::say;
 use super::frame::Frame;
 use super::standing::Standings;
 use super::stream::{Stream, StreamError};
+use super::taken::Taken;
 
 /// How often it is said again.
 const AGAIN: Duration = Duration::from_millis(100);
-
-/// A slice that was taken over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Taken {
-    /// Its number.
-    pub slice: u16,
-    /// How many owners it has had, the new one among them.
-    pub epoch: u32,
-}
 
 /// What was said on one connection.
 #[derive(Debug, Default)]

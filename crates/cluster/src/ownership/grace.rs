@@ -14,56 +14,21 @@
 //!
 //! Other nodes claim nothing before the owner is gone for 40 s, and its grace is over by then. So slices without a backup need nobody's word.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::action::Action;
 use super::agent::Agent;
 use super::lease::MARGIN;
 use super::node::Node;
+use super::promises::PROMISE;
 use super::time::Moment;
 
 /// So long without a renewal a node takes etcd for silent, in milliseconds: two have gone without an answer.
 const UNHEARD: u64 = 1000;
 /// How often backups are asked.
 const ASKING: u64 = 300;
-/// So long a promise lasts, by the clock of whoever gives it.
-const PROMISE: u64 = 2000;
 /// So long after its lease an owner grants at most. Shorter than others wait for it to come back.
 const GRACE: u64 = 30_000;
-
-/// What a node was promised, and what it has promised.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Promises {
-    /// When backups were asked last.
-    asked: Option<Moment>,
-    /// When each node was asked for the newest promise that it has given.
-    given: BTreeMap<Node, Moment>,
-    /// Until when this node claims nothing of others', as it has promised them.
-    bound: BTreeMap<Node, Moment>,
-    /// Until when an earlier process of this node may have promised that.
-    inherited: Option<Moment>,
-}
-
-impl Promises {
-    /// The process runs. When that is said first it has begun.
-    pub(super) fn begin(&mut self, now: Moment) {
-        self.inherited.get_or_insert(now + PROMISE);
-    }
-
-    /// A node has promised what it was asked for then.
-    pub(super) fn hear(&mut self, node: Node, asked: Moment, now: Moment) {
-        // Nobody was asked later than now.
-        if asked <= now {
-            let newest = self.given.entry(node).or_insert(asked);
-            *newest = asked.max(*newest);
-        }
-    }
-
-    /// Whether nothing of a node's may be claimed.
-    pub(super) fn bind(&self, owner: Node, now: Moment) -> bool {
-        self.bound.get(&owner).copied().max(self.inherited).is_some_and(|until| now < until)
-    }
-}
 
 impl Agent {
     /// For how long this node may go on granting, at most, in milliseconds, if it does so by the word of its backups.

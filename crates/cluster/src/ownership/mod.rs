@@ -55,6 +55,7 @@ mod node;
 mod number;
 mod plan;
 mod planning;
+mod promises;
 mod roles;
 mod tending;
 mod time;
