@@ -4,7 +4,7 @@
 set -eu
 
 packages="
-    bind9-dnsutils bird2 clang clang-format conntrack curl etcd-client etcd-server ethtool gcc iperf3 iproute2 iptables
+    bind9-dnsutils bird2 clang clang-format conntrack curl etcd-client etcd-server ethtool frr gcc iperf3 iproute2 iptables
     iputils-ping iputils-tracepath libbpf-dev libelf-dev llvm make natpmpc nftables openssh-client
     openssh-server openssl radvd tayga tcpdump tftp-hpa tftpd-hpa traceroute tshark unbound vsftpd
 "

@@ -203,10 +203,15 @@ impl World {
 
     /// The copy catches up.
     fn copy(&mut self) {
+        self.sender.classify(1, NOW.tick());
+        self.copy_changes();
+    }
+
+    /// What has changed is copied, and nobody looks which connections are open.
+    fn copy_changes(&mut self) {
         let [owner, backup] = [OWNER, BACKUP].map(|node| View::of(&self.nodes.0[node].plan).unwrap());
         let has_acted = backup.cluster().has_acted_for(0);
         self.sender.collect(owner);
-        self.sender.classify(1, NOW.tick());
         let mut batch = Vec::new();
         while self.sender.fill(To::Backup(1), owner, &|_| 1, NOW.tick(), &mut batch) {
             let number = self.applier.apply(&batch, backup, &|_| 1, NOW.tick(), has_acted).unwrap();
@@ -420,6 +425,31 @@ fn a_connection_that_has_ended_at_the_owner_is_not_taken_over_as_an_open_one() {
         world.by_owner(&segment_ipv4(SERVER, endpoint, FIN | ACK));
         world.copy();
         assert!(!is_open(&world), "{host:?}");
+    }
+}
+
+#[test]
+fn that_a_connection_is_open_is_copied_at_once() {
+    for allocation in [PORTS, BLOCKS] {
+        let mut world = World::new(allocation);
+        for host in KINDS.map(|kind| Host(kind, 1)) {
+            let is_open = |world: &World| {
+                let backup = &world.nodes.0[BACKUP];
+                let (_, found) = backup.tables.find_inside(&host.key(backup, 6000, 6)).unwrap();
+                found.flags & flags::RESUMED != 0
+            };
+            let endpoint = outside(&world.by_owner(&host.segment(6000, SYN)));
+            world.copy_changes();
+            assert!(!is_open(&world), "{host:?}");
+            world.by_owner(&segment_ipv4(SERVER, endpoint, SYN | ACK));
+            world.copy_changes();
+            assert!(is_open(&world), "{host:?}");
+            // Nothing is sent for each segment.
+            world.by_owner(&host.segment(6000, ACK));
+            let owner = View::of(&world.nodes.0[OWNER].plan).unwrap();
+            world.sender.collect(owner);
+            assert_eq!(world.sender.pending(To::Backup(1)), 0, "{host:?}");
+        }
     }
 }
 

@@ -6,12 +6,16 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+#[path = "copy/moves.rs"]
+mod moves;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use tombolo_cluster::replica::{Applier, Purpose, Sender, Start, To, View};
 use tombolo_engine::Plan;
+use tombolo_engine::cluster::{Assigned, Holders};
 use tombolo_engine::mapping::pool::{Pool, PortSpace};
 use tombolo_engine::mechanism::napt::session_state::ESTABLISHED;
 use tombolo_tables::binding::{Binding, BindingId, InsideKey, flags};
@@ -101,16 +105,16 @@ impl Node {
         self.tables.find_subscriber(&key).or_else(|| self.tables.admit(&grant, NOW))
     }
 
+    /// TCP where the port is even.
+    fn inside(&self, host: u8, inside_port: u8) -> InsideKey {
+        let SubscriberKey { ipv6, ipv4, service } = self.key(host);
+        let protocol = if inside_port.is_multiple_of(2) { 6 } else { 17 };
+        InsideKey { ipv6, ipv4, port: [40, inside_port], protocol, service }
+    }
+
     fn bind(&self, host: u8, inside_port: u8, port: u16) {
         let Some((id, subscriber)) = self.subscriber(host) else { return };
-        let key = subscriber.key;
-        let inside = InsideKey {
-            ipv6: key.ipv6,
-            ipv4: key.ipv4,
-            port: [40, inside_port],
-            protocol: if inside_port.is_multiple_of(2) { 6 } else { 17 },
-            service: key.service,
-        };
+        let (key, inside) = (subscriber.key, self.inside(host, inside_port));
         let space = PortSpace::of_protocol(inside.protocol).unwrap();
         let address = subscriber.outside_ipv4;
         let port = 1024 + port % 256;
@@ -147,9 +151,14 @@ impl Node {
         else {
             return;
         };
-        let key = SessionKey { binding: id, remote_ipv4: [198, 51, 100, 1], remote_port: [1, 187] };
+        self.open_with(id, &binding, 1);
+    }
+
+    /// A connection with one of the hosts outside is open.
+    fn open_with(&self, id: BindingId, binding: &Binding, remote: u8) {
+        let key = SessionKey { binding: id, remote_ipv4: [198, 51, 100, remote], remote_port: [1, 187] };
         let opener = Opener::Inside { limit: None };
-        let _ = self.tables.open(&key, &binding, ESTABLISHED, opener, &Lifetimes([u32::MAX; 16]), NOW);
+        let _ = self.tables.open(&key, binding, ESTABLISHED, opener, &Lifetimes([u32::MAX; 16]), NOW);
     }
 
     fn dismiss(&self, host: u8) {
@@ -160,9 +169,13 @@ impl Node {
 
     /// What there is in slices 0 and 1, without numbers that are the node's own.
     fn content(&self) -> (BTreeSet<String>, BTreeSet<String>) {
-        let is_copied = |service: u8, address: [u8; 4]| {
-            self.pool(service).slice_of_address(address.into()).is_some_and(|slice| slice < 2)
-        };
+        self.content_of(|slice| slice < 2)
+    }
+
+    /// What there is in some slices.
+    fn content_of(&self, is_meant: impl Fn(u16) -> bool) -> (BTreeSet<String>, BTreeSet<String>) {
+        let is_copied =
+            |service: u8, address: [u8; 4]| self.pool(service).slice_of_address(address.into()).is_some_and(&is_meant);
         let name = |service: u8| self.plan.service(service).unwrap().name.clone();
         let subscriber = |id: u32| {
             let id = SubscriberId::new(id).unwrap();
@@ -295,8 +308,13 @@ impl World {
     }
 
     fn send(&mut self) -> bool {
-        self.sender.collect(self.owner.view());
         self.sender.classify(1, NOW);
+        self.send_changes()
+    }
+
+    /// The same, but that nobody looks which connections are open.
+    fn send_changes(&mut self) -> bool {
+        self.sender.collect(self.owner.view());
         let mut batch = Vec::new();
         let has_sent = self.sender.fill(To::Backup(BACKUP), self.owner.view(), &|_| EPOCH, NOW, &mut batch);
         self.batches.extend(has_sent.then_some(batch));
@@ -425,4 +443,128 @@ fn a_port_that_is_in_the_way_at_the_backup_is_freed() {
     for (binding, _) in taken {
         assert!(matches!(world.backup.tables.outside.read(binding.outside_slot), outside::Slot::Taken(_)));
     }
+}
+
+impl World {
+    /// The same, whose nodes agree on who has which slice while they run.
+    fn agreed() -> Self {
+        let mut world = Self::new();
+        for node in [&mut world.owner, &mut world.backup] {
+            let cluster = node.plan.cluster.take().and_then(Arc::into_inner).unwrap();
+            node.plan.cluster = Some(Arc::new(cluster.with_agreement().with_epoch(EPOCH)));
+        }
+        // Copies of slices begin by themselves then.
+        world.connect();
+        world
+    }
+
+    /// A node hears that slice 0 was handed over.
+    fn hand_over(node: &Node) {
+        let cluster = node.plan.cluster.as_deref().unwrap();
+        let holders = Holders { owner: BACKUP, backup: Some(OWNER) };
+        cluster.assign(0, Assigned { holders, epoch: EPOCH + 1, ..cluster.assigned(0) });
+    }
+
+    /// All that is on its way arrives, by the epochs that the nodes know.
+    fn settle_as_agreed(&mut self) {
+        let (owner, backup) = (self.owner.view(), self.backup.view());
+        let mut batch = Vec::new();
+        self.sender.collect(owner);
+        let epochs = |slice| owner.cluster().epoch_of(slice);
+        while self.sender.fill(To::Backup(BACKUP), owner, &epochs, NOW, &mut batch) {
+            let epochs = |slice| backup.cluster().epoch_of(slice);
+            let number = self.applier.apply(&batch, backup, &epochs, NOW, false).unwrap();
+            assert!(self.sender.acknowledge(To::Backup(BACKUP), number));
+            batch.clear();
+        }
+    }
+
+    /// Binds three hosts of each of the slices 0 and 1.
+    fn bind_both(&self, inside_port: u8) {
+        for wanted in [0, 1] {
+            let is_its = |host: &u8| {
+                let key = self.owner.key(*host);
+                self.owner.pool(key.service).slice_of(&key) == Some(wanted)
+            };
+            let hosts = (0..=255).filter(is_its).take(3);
+            hosts.for_each(|host| self.owner.bind(host, inside_port, u16::from(host)));
+        }
+    }
+
+    /// The numbers of a node's bindings of a slice.
+    fn of_slice(node: &Node, slice: u16) -> BTreeSet<u32> {
+        let is_its = |id: &BindingId| {
+            let (found, _) = node.tables.bindings.read(*id).unwrap();
+            node.pool(found.inside.service).slice_of_address(found.outside_ipv4.into()) == Some(slice)
+        };
+        node.tables.bindings.iter().filter(is_its).map(BindingId::get).collect()
+    }
+
+    /// The owner's bindings of a slice end.
+    fn end(&self, slice: u16, most: usize) {
+        for number in World::of_slice(&self.owner, slice).into_iter().take(most) {
+            assert!(self.owner.tables.drop_binding(BindingId::new(number).unwrap(), None, NOW).is_some());
+        }
+    }
+}
+
+#[test]
+fn of_a_slice_that_was_handed_over_its_former_owner_says_nothing_that_counts() {
+    let mut world = World::agreed();
+    world.bind_both(1);
+    world.settle_as_agreed();
+    let [first, second] = [0, 1].map(|slice| World::of_slice(&world.backup, slice));
+    assert!(!first.is_empty() && !second.is_empty());
+    World::hand_over(&world.backup);
+    // Its former owner has not heard of it; then it has.
+    for is_heard in [false, true] {
+        if is_heard {
+            World::hand_over(&world.owner);
+        }
+        [0, 1].into_iter().for_each(|slice| world.end(slice, usize::MAX));
+        world.settle_as_agreed();
+        assert_eq!(World::of_slice(&world.backup, 0), first, "{is_heard}");
+        assert!(World::of_slice(&world.backup, 1).is_empty());
+        world.bind_both(3);
+        world.settle_as_agreed();
+        assert_eq!(World::of_slice(&world.backup, 0), first, "{is_heard}");
+        assert_eq!(World::of_slice(&world.backup, 1).len(), second.len());
+    }
+}
+
+#[test]
+fn a_copy_is_settled_once_all_that_had_changed_is_acknowledged() {
+    let mut world = World::new();
+    world.bind_both(1);
+    world.settle();
+    let to = To::Backup(BACKUP);
+    world.end(0, 1);
+    world.sender.settle(to, world.owner.view(), NOW);
+    assert!(!world.sender.is_settled(to));
+    assert!(world.send() && !world.sender.is_settled(to));
+    // What changes later does not count.
+    world.end(1, 1);
+    assert!(world.arrive() && world.send());
+    world.take(&Step::Acknowledge);
+    assert!(world.sender.is_settled(to));
+    world.take(&Step::Cut);
+    assert!(!world.sender.is_settled(to));
+}
+
+#[test]
+fn a_copy_is_settled_once_open_connections_are_known_to_be_open() {
+    let mut world = World::new();
+    // TCP.
+    world.bind_both(2);
+    world.settle();
+    let to = To::Backup(BACKUP);
+    (0..6).for_each(|nth| world.owner.open(nth));
+    world.sender.settle(to, world.owner.view(), NOW);
+    while world.send_changes() || world.arrive() {}
+    while !world.acknowledgements.is_empty() {
+        world.take(&Step::Acknowledge);
+    }
+    assert!(world.sender.is_settled(to));
+    assert!(world.owner.content().1.iter().any(|binding| binding.contains("open true")));
+    world.check();
 }

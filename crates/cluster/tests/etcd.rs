@@ -5,13 +5,14 @@
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tombolo_cluster::etcd::{Adapter, Credentials, Etcd, Own, Shape, ShapeError, found, init, read_all};
+use tombolo_cluster::etcd::{Adapter, Credentials, Etcd, Own, Shape, ShapeError, Wanted, found, init, read_all, want};
 use tombolo_cluster::ownership::{
-    Action, Assignment, Capacity, Cause, Compare, Epoch, Event, Moment, Names, Node, NodeState, NodeValue, Number,
-    Phase, Revision, Transaction, VALUE_VERSION,
+    Action, Assignment, Capacity, Cause, Compare, Epoch, Event, LastHeard, Moment, Names, Node, NodeState, NodeValue,
+    Number, Phase, Revision, Transaction, VALUE_VERSION, Wish,
 };
 
 /// How long anything may take.
@@ -75,7 +76,8 @@ impl Member {
     fn node(&self, name: &str) -> (Adapter, Receiver<Event>) {
         let (tell, events) = channel();
         let names = Names::new(vec!["n1".to_owned(), "n2".to_owned()]);
-        let own = Own { names, name: name.to_owned(), value: value(), has_adopted: false, clock };
+        let heard = Arc::<LastHeard>::default();
+        let own = Own { names, name: name.to_owned(), value: value(), has_adopted: false, clock, heard };
         let (adapter, driver) = Adapter::new(self.etcd.clone(), own, tell);
         std::thread::spawn(move || driver.run().unwrap());
         (adapter, events)
@@ -95,6 +97,7 @@ fn value() -> NodeValue {
         protocol: 1,
         weight: 1,
         state: NodeState::Joining,
+        began_bare: false,
         configuration: 0,
         capacity: Capacity { subscribers: 1, bindings: 1 },
     }
@@ -148,7 +151,8 @@ fn what_one_node_writes_the_others_see_and_a_node_that_is_silent_is_gone() {
         Event::NodeSeen(Node(0), presence) => Some(presence),
         _ => None,
     };
-    assert_eq!(wait(&seen, appeared).created, created);
+    let first = wait(&seen, appeared);
+    assert_eq!((first.created, first.began_bare), (created, true), "this process has had no key before");
 
     let assignment = Assignment {
         owner: Node(0),
@@ -189,10 +193,73 @@ fn what_one_node_writes_the_others_see_and_a_node_that_is_silent_is_gone() {
     wait(&seen, |event| (event == Event::NodeGone(Node(0))).then_some(()));
     one.act(Action::Renew(lease));
     wait(&events, |event| (event == Event::LeaseLost(lease)).then_some(()));
+    one.act(Action::Register);
+    let again = wait(&seen, |event| appeared(event).filter(|presence| presence.created > created));
+    assert!(!again.began_bare, "it may have got copies meanwhile");
+    wait(&seen, |event| (event == Event::NodeGone(Node(0))).then_some(()));
     let (_third, late) = member.node("n2");
     let reading = wait(&late, |event| match event {
         Event::Read(reading) => Some(reading),
         _ => None,
     });
     assert_eq!((reading.nodes.len(), reading.slices), (0, vec![(3, assignment, done)]));
+}
+
+#[test]
+fn that_etcd_is_heard_is_known_as_long_as_it_is_there() {
+    const LONG: Duration = Duration::from_millis(1500);
+    let Some(member) = Member::start("that_etcd_is_heard_is_known") else { return };
+    let (tell, _events) = channel();
+    let heard = Arc::<LastHeard>::default();
+    let (name, names, noted) = ("n1".to_owned(), Names::new(vec!["n1".to_owned()]), Arc::clone(&heard));
+    let own = Own { names, name, value: value(), has_adopted: false, clock, heard: noted };
+    let (_adapter, driver) = Adapter::new(member.etcd.clone(), own, tell);
+    std::thread::spawn(move || driver.run().unwrap());
+    let wait_until = |is_so: &dyn Fn() -> bool| {
+        let began = Instant::now();
+        while !is_so() {
+            assert!(began.elapsed() < PATIENCE, "it is silent for {} ms", heard.silence(clock()));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    wait_until(&|| heard.silence(clock()) < 300);
+    // Nothing is asked for, and nothing happens: what is heard is that the watch is confirmed.
+    let began = Instant::now();
+    let mut longest = 0;
+    while began.elapsed() < LONG {
+        longest = heard.silence(clock()).max(longest);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!((200..1000).contains(&longest), "it was silent for {longest} ms");
+    drop(member);
+    wait_until(&|| heard.silence(clock()) > 1000);
+}
+
+#[test]
+fn what_operators_want_all_nodes_hear() {
+    let Some(member) = Member::start("what_operators_want_all_nodes_hear") else { return };
+    let (_one, events) = member.node("n1");
+    wait(&events, |event| matches!(event, Event::Read(_)).then_some(()));
+    let drain = |is_wanted| Wanted::Drain("n2".to_owned(), is_wanted);
+    let pin = |node: Option<&str>| Wanted::Pin(7, node.map(str::to_owned));
+    let heard = |wanted: &Wanted, wish: Wish| {
+        want(&member.etcd, wanted).unwrap();
+        wait(&events, |event| (event == Event::Wished(wish)).then_some(()));
+    };
+    heard(&drain(true), Wish::Drain(Node(1), true));
+    heard(&pin(Some("n2")), Wish::Pin(7, Some(Node(1))));
+    heard(&Wanted::Assume(vec![(3, Epoch(5))]), Wish::Assume(3, Some(Epoch(5))));
+    heard(&Wanted::Hold(true), Wish::Hold(true));
+    let all = read_all(&member.etcd).unwrap();
+    assert_eq!((all.drained.len(), all.pins.get(&7).map(String::as_str), all.is_held), (1, Some("n2"), true));
+    // Who comes later reads it.
+    let (_late, read) = member.node("n2");
+    let wishes = wait(&read, |event| if let Event::Read(reading) = event { Some(reading.wishes) } else { None });
+    assert!(wishes.drained.contains(&Node(1)) && wishes.pins.get(&7) == Some(&Node(1)));
+    assert_eq!((wishes.assumed.get(&3), wishes.is_held), (Some(&Epoch(5)), true));
+    heard(&Wanted::Hold(false), Wish::Hold(false));
+    heard(&pin(None), Wish::Pin(7, None));
+    heard(&drain(false), Wish::Drain(Node(1), false));
+    let all = read_all(&member.etcd).unwrap();
+    assert!(all.drained.is_empty() && all.pins.is_empty() && !all.is_held);
 }

@@ -3,17 +3,22 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tombolo_cluster::link::{
-    Copying, CopyingState, Incoming, Outgoing, Returns, Standings, Surroundings, Terms, receive, send,
+    Copying, CopyingState, Incoming, Outgoing, Promises, Returns, Standings, Successor, Surroundings, Taken, Terms,
+    receive, send,
 };
+use tombolo_cluster::ownership::{Event, Node};
 use tombolo_cluster::replica::Sender;
 use tombolo_engine::Plan;
+use tombolo_engine::cluster::{Assigned, Cluster, Granting, Holders};
 use tombolo_tables::audit;
 use tombolo_tables::binding::{Binding, InsideKey, flags};
 use tombolo_tables::hash::HashKey;
@@ -48,6 +53,7 @@ fn plan_with(node: &str, epoch: u32, ranges: &[&str]) -> Arc<Plan> {
 struct Around {
     plan: Mutex<Arc<Plan>>,
     is_over: AtomicBool,
+    promises: Promises,
 }
 
 impl Surroundings for Around {
@@ -62,10 +68,23 @@ impl Surroundings for Around {
     fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
+
+    fn promises(&self) -> Option<&Promises> {
+        Some(&self.promises)
+    }
+}
+
+impl Around {
+    /// What the agent is told.
+    fn heard(&self) -> Receiver<Event> {
+        let (agent, heard) = channel();
+        self.promises.tell(agent);
+        heard
+    }
 }
 
 fn around(plan: Arc<Plan>) -> Arc<Around> {
-    Arc::new(Around { plan: Mutex::new(plan), is_over: AtomicBool::new(false) })
+    Arc::new(Around { plan: Mutex::new(plan), is_over: AtomicBool::new(false), promises: Promises::default() })
 }
 
 fn read(name: &str) -> Vec<u8> {
@@ -236,6 +255,14 @@ fn what_one_node_has_the_other_one_gets() {
     let sent = owner.standing().sent_bytes;
     assert!((960_000..1_400_000).contains(&sent), "{sent} bytes for 20,000 bindings");
 
+    // When it was heard last is known.
+    let heard = owner.standing().heard;
+    assert!(heard.is_some());
+    owner.bind(41, 10);
+    wait("it says that it has them", || is_copied(&owner) && owner.standing().heard > heard);
+    wait("all is acknowledged", || owner.standing().pending == 0 && owner.standing().in_flight == 0);
+    let sent = owner.standing().sent_bytes;
+
     // The connection breaks, and the copy is still good.
     owner.stop();
     wait("the end is noticed", || backup.standings.all()[0].from == CopyingState::Broken);
@@ -256,6 +283,26 @@ fn what_one_node_has_the_other_one_gets() {
         wait("the rest is copied", || is_copied(&owner));
     }
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[test]
+fn an_owner_asks_and_its_backup_promises() {
+    let backup = Backup::new(plan("n2", 1), "n2");
+    let owner = Owner::new(plan("n1", 1), "n1", ("n2", backup.address));
+    let (asked, promised) = (backup.around.heard(), owner.around.heard());
+    wait("they are connected", || owner.standing().to == CopyingState::Complete);
+    for number in [7, 8] {
+        owner.around.promises.ask(1, number);
+        assert_eq!(asked.recv_timeout(PATIENCE), Ok(Event::Asked(Node(0), number)));
+    }
+    backup.around.promises.promise(0, 8);
+    assert_eq!(promised.recv_timeout(PATIENCE), Ok(Event::Promised(Node(1), 8)));
+
+    // Nobody has asked for that.
+    backup.around.promises.promise(0, 9);
+    let is_over = || owner.standing().faults[0].as_ref().is_some_and(|fault| fault.contains("was not asked for"));
+    wait("the connection ends", is_over);
+    assert!(promised.try_recv().is_err());
 }
 
 #[test]
@@ -384,6 +431,111 @@ fn an_owner_of_yesterday_is_refused_and_says_so() {
     });
     assert_eq!(backup.tables().bindings.count(), 0);
     assert!(!backup.incoming.has_copy(0));
+}
+
+/// A slice becomes a node's own, alone.
+fn own(cluster: &Cluster, slice: u16, owner: u8, epoch: u32) {
+    let holders = Holders { owner, backup: None };
+    cluster.assign(slice, Assigned { holders, epoch, is_protected: false, granting: Granting::Freely });
+}
+
+/// The last word of what node `by` took over is this.
+#[track_caller]
+fn hears(standings: &Standings, by: u8, slices: &[(u16, u32)]) {
+    let taken: Vec<Taken> = slices.iter().map(|&(slice, epoch)| Taken { slice, epoch }).collect();
+    let wanted = BTreeMap::from([(by, taken)]);
+    wait("what was taken over is said", || standings.take_taken() == wanted);
+}
+
+#[test]
+fn whoever_takes_slices_over_says_so_to_whom_it_takes_them_from() {
+    let backup = Backup::new(plan("n2", 1), "n2");
+    let owner = Owner::new(plan("n1", 1), "n1", ("n2", backup.address));
+    wait("they are connected", || owner.standing().to == CopyingState::Complete);
+    let (of_owner, of_backup) = (owner.plan.cluster.as_ref().unwrap(), backup.around.plan());
+    let of_backup = of_backup.cluster.as_ref().unwrap();
+    assert!(owner.outgoing.standings.take_taken().is_empty());
+
+    // The backup becomes the owner of two.
+    of_backup.depose(2, 0);
+    own(of_backup, 2, 1, 2);
+    hears(&owner.outgoing.standings, 1, &[(2, 2)]);
+    hears(&owner.outgoing.standings, 1, &[(2, 2)]);
+    of_backup.depose(0, 0);
+    own(of_backup, 0, 1, 7);
+    hears(&owner.outgoing.standings, 1, &[(0, 7), (2, 2)]);
+
+    // The other way round, on the same connection.
+    of_owner.depose(3, 1);
+    own(of_owner, 3, 0, 5);
+    hears(&backup.standings, 0, &[(3, 5)]);
+    let faults = owner.standing().faults.into_iter().chain(backup.standings.all()[0].faults.clone());
+    assert_eq!(faults.flatten().collect::<Vec<_>>(), Vec::<String>::new());
+}
+
+/// What is agreed on is no matter of the file.
+fn agreed(plan: Arc<Plan>) -> Arc<Plan> {
+    let mut plan = Arc::into_inner(plan).unwrap();
+    let cluster = plan.cluster.take().and_then(Arc::into_inner).unwrap();
+    plan.cluster = Some(Arc::new(cluster.with_agreement()));
+    Arc::new(plan)
+}
+
+#[test]
+fn whoever_copies_nothing_to_a_node_still_tells_it_what_it_took_from_it() {
+    let backup = Backup::new(agreed(plan("n2", 1)), "n2");
+    let plan = agreed(plan("n1", 1));
+    let cluster = Arc::clone(plan.cluster.as_ref().unwrap());
+    (0..4).for_each(|slice| own(&cluster, slice, 0, 1));
+    cluster.depose(3, 1);
+    own(&cluster, 3, 0, 2);
+    let _owner = Owner::new(plan, "n1", ("n2", backup.address));
+    hears(&backup.standings, 0, &[(3, 2)]);
+}
+
+#[test]
+fn what_was_handed_over_is_a_copy_until_the_new_owner_s_is() {
+    let backup = Backup::new(agreed(plan("n2", 2)), "n2");
+    let incoming = &backup.incoming;
+    assert!(!incoming.holds(0, 0, 2));
+    incoming.keep(0, 0, 2);
+    assert!(incoming.holds(0, 0, 2) && !incoming.holds(0, 0, 3) && !incoming.holds(1, 0, 2));
+    let mut owner = Owner::new(agreed(plan("n1", 2)), "n1", ("n2", backup.address));
+    (0..20).for_each(|host| owner.bind(host, 100));
+    wait("its copy takes the place", || !incoming.keeps(0, 2));
+    wait("all are whole", || (0..4).all(|slice| incoming.holds(slice, 0, 2)));
+    wait("everything is copied", || backup.tables().bindings.count() == 2000);
+    // It is one of that ownership alone, and of what there is.
+    incoming.lose(|slice| slice == 1);
+    assert!(incoming.holds(0, 0, 2) && !incoming.holds(0, 0, 3) && !incoming.holds(1, 0, 2));
+    owner.stop();
+    wait("the end is noticed", || backup.standings.all()[0].from == CopyingState::Broken);
+    assert!(incoming.holds(0, 0, 2));
+}
+
+#[test]
+fn a_successor_that_speaks_is_heard_before_this_node_knows_more() {
+    // It owns everything as of the first epoch, and hands it over to n1, which has heard already.
+    let backup = Backup::new(agreed(plan("n2", 1)), "n2");
+    let cluster = Arc::clone(backup.around.plan().cluster.as_ref().unwrap());
+    for slice in cluster.slices() {
+        let holders = Holders { owner: 1, backup: Some(0) };
+        cluster.assign(slice, Assigned { holders, ..cluster.assigned(slice) });
+    }
+    let owner = Owner::new(agreed(plan("n1", 2)), "n1", ("n2", backup.address));
+    let heard = Mutex::new(Vec::new());
+    wait("it is heard", || {
+        heard.lock().unwrap().extend(backup.incoming.take_successors());
+        !heard.lock().unwrap().is_empty()
+    });
+    assert_eq!(heard.lock().unwrap()[0], Successor { slice: 0, epoch: 2, node: 0 });
+    // Then this node hears as well.
+    for slice in cluster.slices() {
+        let holders = Holders { owner: 0, backup: Some(1) };
+        cluster.assign(slice, Assigned { holders, epoch: 2, ..cluster.assigned(slice) });
+    }
+    wait("it is copied", || (0..4).all(|slice| backup.incoming.holds(slice, 0, 2)));
+    drop(owner);
 }
 
 #[test]

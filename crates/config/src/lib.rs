@@ -132,6 +132,8 @@ pub fn parse(name: &str, text: &str) -> Result<Configuration, ConfigError> {
     let warnings = log.finish()?;
     let cluster = host.cluster.as_ref().and_then(cluster::of_engine).map(Arc::new);
     let rows = Plan::rows_of(&services);
+    let has_copies = cluster.as_deref().is_some_and(|cluster| cluster.has_copies());
+    let times = if has_copies { times.with_copies() } else { times };
     let mut plan = Plan { rows, services, retired: Vec::new(), times, capacity, own, pcp, cluster };
     if host.binding_log.is_some() && host.binding_log_detail == LogDetail::Sessions {
         keep_sessions(&mut plan);

@@ -254,9 +254,9 @@ pub static TIMEOUTS: Section = Section {
         "tcp_opening": "seconds", "240", "240", "Sessions of TCP, SCTP and DCCP that open. At least 240 (RFC 5382 REQ-5; RFC 7857 section 2.1 allows less).";
         "tcp_transitory": "seconds", "240", "240", "Sessions of TCP, SCTP and DCCP that close, and silent ones after `tcp_established`. At least 240 (RFC 5382 REQ-5; RFC 7857 section 2.1 allows less).";
         "tcp_incoming_syn": "seconds", "6", "6", "A SYN from outside that waits for the inside to open. At least 6 (RFC 5382 REQ-4).";
-        "port_reuse": "seconds", "120", "120", "A closed outside port is kept back for so long. At least 120 (RFC 6888 REQ-8).";
+        "port_reuse": "seconds", "120", "120", "A closed outside port is kept back for so long. At least 120 (RFC 6888 REQ-8). With `cluster.replication`, what one subscriber has had rests 60 seconds and 2 % longer before it is another's: blocks, and ports of all protocols that are handed out one by one.";
         "ports_kept_back": "number", "no limit", "16384",
-            "Closed ports of an outside address and protocol that are kept back at a time, 0 to 65535 (RFC 6888 REQ-8). Where there are more, and no other port is free, the oldest are given out again.";
+            "Closed ports of an outside address and protocol that are kept back at a time, 0 to 65535 (RFC 6888 REQ-8). Where there are more, and no other port is free, the oldest are given out again. With `cluster.replication` that holds for the ports of blocks and shares alone.";
     },
 };
 

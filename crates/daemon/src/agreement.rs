@@ -1,15 +1,20 @@
 //! What the nodes of the cluster have agreed on in etcd, for whoever asks: who has each slice, how its state is kept, and why.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tombolo_cluster::ownership::{Assignment, Cause, Event, Phase};
+use tombolo_cluster::ownership::{Assignment, Cause, Event, LastHeard, Moment, Phase};
 
 /// All causes, in the order of their counters.
-const CAUSES: [Cause; 5] = [Cause::First, Cause::Takeover, Cause::Return, Cause::Vacant, Cause::Backup];
+const CAUSES: [Cause; 6] =
+    [Cause::First, Cause::Takeover, Cause::Return, Cause::Vacant, Cause::Handover, Cause::Backup];
 
 /// What was agreed on, as far as this node has heard.
 #[derive(Debug, Default)]
-pub(crate) struct Agreement(Mutex<Heard>);
+pub(crate) struct Agreement {
+    agreed: Mutex<Heard>,
+    /// When etcd has answered.
+    heard: Arc<LastHeard>,
+}
 
 #[derive(Debug, Default)]
 struct Heard {
@@ -21,7 +26,19 @@ struct Heard {
 impl Agreement {
     /// Of so many slices nothing was heard yet.
     pub(crate) fn of(slices: u16) -> Self {
-        Self(Mutex::new(Heard { slices: vec![None; slices.into()], changes: Default::default() }))
+        let agreed = Mutex::new(Heard { slices: vec![None; slices.into()], changes: Default::default() });
+        Self { agreed, heard: Arc::default() }
+    }
+
+    /// Whoever speaks with etcd notes there that it has answered.
+    #[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "nobody agrees on owners in such a build"))]
+    pub(crate) fn last_heard(&self) -> Arc<LastHeard> {
+        Arc::clone(&self.heard)
+    }
+
+    /// For how long etcd has said nothing, in milliseconds, by the clock of leases.
+    pub(crate) fn silence(&self, now: Moment) -> u64 {
+        self.heard.silence(now)
     }
 
     /// Takes in what etcd says.
@@ -48,7 +65,7 @@ impl Agreement {
     }
 
     fn lock(&self) -> MutexGuard<'_, Heard> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.agreed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -79,6 +96,7 @@ const fn name_of_cause(cause: Cause) -> &'static str {
         Cause::Takeover => "takeover",
         Cause::Return => "return",
         Cause::Vacant => "vacant",
+        Cause::Handover => "handover",
         Cause::Backup => "backup",
     }
 }
@@ -104,7 +122,7 @@ mod tests {
             agreement.hear(&Event::SliceSeen(1, assigned(epoch, cause), Revision(revision)));
         }
         let counted: Vec<_> = agreement.changes().collect();
-        assert_eq!(counted, [("first", 0), ("takeover", 2), ("return", 0), ("vacant", 0)]);
+        assert_eq!(counted, [("first", 0), ("takeover", 2), ("return", 0), ("vacant", 0), ("handover", 0)]);
         assert_eq!(agreement.assignment(1).map(|assigned| assigned.epoch), Some(Epoch(9)));
         assert_eq!((agreement.assignment(0), agreement.assignment(2)), (None, None));
     }

@@ -4,6 +4,9 @@
 //! Each node that serves is asked to send back a small echo and one of full size, at its locator, where its gateway
 //! answers. Who answers the small one alone is behind a path that is too narrow. A node that starts announces nothing before
 //! it knows, unless there is nobody to ask: whoever is left alone has to serve.
+//!
+//! Where no node serves, those whose hosts are there may be starting as well, and each would wait for another one to serve: so they are
+//! asked, and a gateway answers that announces nothing yet. Such an answer may end the waiting, and never prolongs it.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -36,10 +39,21 @@ pub(crate) struct CorePaths {
     size: u16,
     /// Of the last requests.
     number: u16,
-    /// By number of the node; none to those that were not asked last, since they do not serve.
+    /// By number of the node; none to those that were not asked last.
     paths: Vec<Option<Path>>,
+    /// None of those that were asked last serves.
+    are_starting: bool,
     /// When to ask the same ones again.
     due: Instant,
+}
+
+/// As what a node is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// It serves.
+    Serving,
+    /// Its host is there: its gateway may be starting.
+    Starting,
 }
 
 /// What is known of the paths to all nodes that serve.
@@ -55,7 +69,7 @@ pub(crate) enum Known {
     Nothing,
 }
 
-/// The path to a node that serves.
+/// The path to a node that was asked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Path {
     has_answered: bool,
@@ -81,7 +95,8 @@ impl CorePaths {
                 "nobody tries whether the network between the nodes carries {size} bytes: a raw socket: {error}"
             );
         }
-        Self { probe: probe.ok(), size, number: 0, paths: vec![None; nodes], due: Instant::now() }
+        let (paths, due) = (vec![None; nodes], Instant::now());
+        Self { probe: probe.ok(), size, number: 0, paths, are_starting: false, due }
     }
 
     /// Bytes of a full packet.
@@ -89,13 +104,16 @@ impl CorePaths {
         self.size
     }
 
-    /// Asks the nodes that `serve`, and waits for them; unless they were asked just now.
+    /// Asks nodes, and waits for them; unless they were asked just now. Those that start are asked where none serves.
     ///
     /// # Errors
     /// What the kernel says.
-    pub(crate) fn look(&mut self, nodes: &[Node], serve: impl Fn(usize) -> bool) -> io::Result<()> {
+    pub(crate) fn look(&mut self, nodes: &[Node], asked: impl Fn(usize) -> Option<Asked>) -> io::Result<()> {
         let Some(probe) = &self.probe else { return Ok(()) };
-        let asked: Vec<usize> = (0..nodes.len()).filter(|number| serve(*number)).collect();
+        let all = |wanted| (0..nodes.len()).filter(|number| asked(*number) == Some(wanted)).collect::<Vec<usize>>();
+        let serving = all(Asked::Serving);
+        self.are_starting = serving.is_empty();
+        let asked = if self.are_starting { all(Asked::Starting) } else { serving };
         if Instant::now() < self.due && asked.iter().all(|node| self.paths[*node].is_some()) {
             return Ok(());
         }
@@ -115,7 +133,8 @@ impl CorePaths {
         for (node, path) in self.paths.iter_mut().enumerate() {
             *path = asked.contains(&node).then(|| path.unwrap_or_default().after(came[node]));
         }
-        self.due = Instant::now() + if self.known() == Known::Doubtful { SOON } else { PERIOD };
+        let is_waited_for = self.known() == Known::Doubtful || self.are_starting && !asked.is_empty();
+        self.due = Instant::now() + if is_waited_for { SOON } else { PERIOD };
         Ok(())
     }
 
@@ -134,8 +153,13 @@ impl CorePaths {
 
     /// What is known of all of them.
     pub(crate) fn known(&self) -> Known {
-        // Who cannot try them does not wait for what he will not know.
-        if self.probe.is_none() { Known::Wide } else { Known::of(self.paths.iter().flatten()) }
+        let paths = self.paths.iter().flatten();
+        match self.probe {
+            // Who cannot try them does not wait for what he will not know.
+            None => Known::Wide,
+            Some(_) if self.are_starting => Known::of_starting(paths),
+            Some(_) => Known::of(paths),
+        }
     }
 }
 
@@ -150,6 +174,12 @@ impl Known {
         } else {
             Self::Nothing
         }
+    }
+
+    /// Where none of them serves yet, and may never.
+    fn of_starting<'p>(paths: impl Iterator<Item = &'p Path> + Clone) -> Self {
+        let is_wide = |path: &Path| path.has_answered && path.lost == 0;
+        if paths.clone().any(is_wide) && !paths.clone().any(Path::is_narrow) { Self::Wide } else { Self::Nothing }
     }
 }
 
@@ -226,6 +256,14 @@ mod tests {
         assert_eq!([known(&[]), known(&[silent])], [Known::Nothing; 2]);
         assert_eq!([known(&[wide, fresh]), known(&[silent, fresh])], [Known::Doubtful; 2]);
         assert_eq!([known(&[wide, narrow]), known(&[wide, silent])], [Known::Narrow, Known::Wide]);
+
+        // All start at once: whoever answers ends the waiting, and nobody prolongs it.
+        let known = |paths: &[Path]| Known::of_starting(paths.iter());
+        assert_eq!([known(&[wide, fresh]), known(&[silent, wide])], [Known::Wide; 2]);
+        let in_doubt = after(&[(true, false)]);
+        for paths in [&[fresh, silent][..], &[in_doubt], &[narrow], &[wide, narrow], &[]] {
+            assert_eq!(known(paths), Known::Nothing, "{paths:?}");
+        }
 
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);

@@ -10,6 +10,8 @@
 //! * [`doctor`]: what stands in packets' way through the host, and the line that mends it.
 //! * `lookout`, `prefix_watch`, `found_watch`: threads that look for interfaces and routes, the network's prefix, and what
 //!   else plans leave open.
+//! * `peers`: the thread that follows who else of the cluster is there. `core_paths`, `doubt`: what the network between the nodes carries, and
+//!   whether there are nodes behind it that are not seen.
 //! * `upkeep`: the thread that puts back what was taken from the host. `watchdog`: the one that sees
 //!   whether the workers live.
 //! * [`control`]: the socket on which it is asked. [`metrics`]: the same over HTTP, for Prometheus and people.
@@ -49,6 +51,7 @@ mod core_paths;
 pub mod directories;
 pub mod discovery;
 pub mod doctor;
+mod doubt;
 pub mod down;
 mod error;
 pub mod error_chain;

@@ -7,14 +7,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ipnet::{IpNet, Ipv6Net};
+use tombolo_cluster::ownership::Moment;
 use tombolo_engine::Now;
 use tombolo_engine::cluster::{Cluster, LOCATOR_LENGTH, Node, Place};
-use tombolo_io::clock::monotonic_nanos;
+use tombolo_io::clock::{boottime_nanos, monotonic_nanos};
 use tombolo_io::host::{Host, PresenceWatch};
 use tombolo_io::worker::StopSignal;
 
 use crate::copies::Copies;
-use crate::core_paths::{CorePaths, Known, Trial};
+use crate::core_paths::{Asked, CorePaths, Known, Trial};
+use crate::doubt::{Doubt, Signs, UNHEARD};
 use crate::provision::redirects;
 use crate::running::Running;
 use crate::threads::{self, Guarded};
@@ -23,6 +25,8 @@ use crate::threads::{self, Guarded};
 const WAIT: Duration = Duration::from_millis(250);
 /// How often is looked although nothing was heard.
 const PERIOD: Duration = Duration::from_secs(2);
+/// The same of a node that sees nobody, as soon as it could hear that etcd is silent.
+const SOON: Duration = Duration::from_millis(20);
 
 /// The parts of the gateway, in its health.
 const PART: &str = "cluster";
@@ -86,8 +90,10 @@ impl Peers {
         let running = Arc::clone(running);
         let follow = move || {
             let known = vec![Presence::Gone; cluster.nodes().len()];
-            let trial = Trial::default();
-            Follower { running, cluster, needs, known, host, paths, trial, has_served: false }.follow(&watch, &stop);
+            let (trial, doubt) = (Trial::default(), Doubt::default());
+            let mut follower =
+                Follower { running, cluster, needs, known, host, paths, trial, doubt, has_served: false };
+            follower.follow(&watch, &stop);
         };
         Ok(Some(Self(threads::spawn(guarded, follow)?)))
     }
@@ -108,6 +114,7 @@ struct Follower {
     host: Host,
     paths: CorePaths,
     trial: Trial,
+    doubt: Doubt,
     /// It has announced the services. From then on a narrow path is a fault and no reason to withdraw what others
     /// reach.
     has_served: bool,
@@ -121,12 +128,25 @@ impl Follower {
             if Instant::now() >= due {
                 self.look_at_others();
                 let is_settled = self.look_at_oneself() && self.paths.known() != Known::Doubtful;
-                due = Instant::now() + if is_settled { PERIOD } else { WAIT };
+                due = Instant::now() + if is_settled { PERIOD } else { self.pause() };
             }
-            if watch.wait(WAIT).unwrap_or(true) {
+            if watch.wait(WAIT.min(due.saturating_duration_since(Instant::now()))).unwrap_or(true) {
                 due = Instant::now();
             }
         }
+    }
+
+    /// Until the next look while something is to come.
+    fn pause(&self) -> Duration {
+        let is_to_hear = self.cluster.is_agreed() && self.cluster.is_alone() && !self.cluster.is_in_doubt();
+        let left = Duration::from_millis(UNHEARD.saturating_sub(self.silence()));
+        if is_to_hear { left.clamp(SOON, WAIT) } else { WAIT }
+    }
+
+    /// For how long etcd has said nothing, in milliseconds.
+    fn silence(&self) -> u64 {
+        let agreement = self.running.agreement.as_deref();
+        agreement.map_or(0, |agreement| agreement.silence(Moment::of_nanos(boottime_nanos())))
     }
 
     fn look_at_others(&mut self) {
@@ -139,6 +159,7 @@ impl Follower {
             *known = now;
         }
         self.cluster.set_serving(|number| self.known.get(number) == Some(&Presence::Serving));
+        self.cluster.set_reached(|number| self.known.get(number) != Some(&Presence::Gone));
         let copies = self.running.copies.as_deref();
         let has_copy = |node| copies.is_some_and(|copies| copies.has(node));
         self.cluster.set_copied(has_copy, Now(monotonic_nanos()).tick());
@@ -161,8 +182,14 @@ impl Follower {
             to.chain(from.iter().map(|why| format!("there is no copy of node {}'s slices: {why}", node.name)))
         });
         self.running.health.set(COPIES, faults.collect());
-        let (cluster, own) = (&self.cluster, self.cluster.own());
-        if let Err(error) = self.paths.look(cluster.nodes(), |number| number != own && cluster.serves(number)) {
+        let is_starting = !self.has_served;
+        let asked = |number: usize| match self.known.get(number) {
+            _ if number == own => None,
+            Some(Presence::Serving) => Some(Asked::Serving),
+            Some(Presence::Up) if is_starting => Some(Asked::Starting),
+            _ => None,
+        };
+        if let Err(error) = self.paths.look(self.cluster.nodes(), asked) {
             tracing::debug!("nobody knows whether the network between the nodes carries what they redirect: {error}");
         }
     }
@@ -178,6 +205,7 @@ impl Follower {
         let missing: Vec<String> =
             self.needs.iter().filter(|prefix| !host.reaches(**prefix)).map(ToString::to_string).collect();
         let is_routed = missing.is_empty();
+        self.cluster.set_routed(is_routed);
         // Both begin when the routes are there, and go on side by side.
         let is_awaiting =
             is_routed && !self.has_served && self.running.copies.as_deref().is_some_and(Copies::are_awaited);
@@ -189,6 +217,14 @@ impl Follower {
             self.cluster.set_connected(!is_connected);
         }
         self.has_served |= is_connected && is_settled;
+        // Nobody says when a lease is over, or that etcd is silent.
+        let is_alone = self.cluster.is_agreed() && self.cluster.is_alone();
+        let signs = Signs { has_lease: self.cluster.may_grant(Now(monotonic_nanos())), silence: self.silence() };
+        let is_in_doubt = self.doubt.look(is_alone.then_some(signs), Instant::now());
+        let is_ranked = !self.cluster.set_in_doubt(is_in_doubt) || !is_connected || self.running.announce();
+        if !is_ranked {
+            self.cluster.set_in_doubt(!is_in_doubt);
+        }
         let lacks = |prefix: &String| format!("nothing is announced: the host has no route for {prefix}");
         let narrow = self.paths.narrow().filter_map(|number| self.cluster.nodes().get(number));
         let size = self.paths.size();
@@ -207,6 +243,6 @@ impl Follower {
         let waiting =
             untried.into_iter().chain(awaiting).chain(unheard).map(|why| format!("nothing is announced: {why}"));
         self.running.health.set(PART, missing.iter().map(lacks).chain(narrow).chain(waiting).collect());
-        is_settled && !is_awaiting && !is_cut_off && is_admitted
+        is_settled && is_ranked && !is_alone && !is_awaiting && !is_cut_off && is_admitted
     }
 }

@@ -61,10 +61,11 @@ fn announced(settings: &HostSettings, plan: &Plan) -> Option<Announcement> {
     if plan.times.draining_since.is_none() {
         let own: Vec<IpNet> = prefixes.iter().map(|(prefix, _)| *prefix).collect();
         let others = routes(plan).into_iter().filter(|prefix| !own.contains(prefix));
-        prefixes.extend(others.map(|prefix| (prefix, rank(plan, prefix))));
+        let entrance = if cluster.is_in_doubt() { Rank::LastEntrance } else { Rank::Entrance };
+        prefixes.extend(others.map(|prefix| (prefix, rank(plan, prefix, entrance))));
         // Hosts inside a NAT44 send to everywhere.
         if plan.services.iter().any(|service| !service.routed().sources.is_empty()) {
-            prefixes.push((IpNet::from(Ipv4Net::default()), Rank::Entrance));
+            prefixes.push((IpNet::from(Ipv4Net::default()), entrance));
         }
     } else if !prefixes.is_empty() {
         prefixes.extend(redirects(cluster.locator()).map(|prefix| (prefix, Rank::Entrance)));
@@ -85,14 +86,14 @@ fn of_slices(plan: &Plan, rank: impl Fn(u16) -> Option<Rank>) -> impl Iterator<I
     runs.flat_map(|((first, last), rank)| Ipv4Subnets::new(first, last, 0).map(move |net| (IpNet::from(net), rank)))
 }
 
-/// What a route of the plan is in the cluster: the pools are their owners', slice by slice.
-fn rank(plan: &Plan, prefix: IpNet) -> Rank {
-    let IpAddr::V4(address) = prefix.addr() else { return Rank::Entrance };
+/// What a route of the plan is in the cluster: the pools are their owners', slice by slice, and all else is an `entrance`.
+fn rank(plan: &Plan, prefix: IpNet, entrance: Rank) -> Rank {
+    let IpAddr::V4(address) = prefix.addr() else { return entrance };
     let is_divided = plan
         .services
         .iter()
         .any(|service| service.kind.pool().is_some_and(|pool| pool.slice_of_address(address).is_some()));
-    if is_divided { Rank::LastResort } else { Rank::Entrance }
+    if is_divided { Rank::LastResort } else { entrance }
 }
 
 /// A route that leaves the place of the default route to native IPv4, which may come at any time, or stay when its link

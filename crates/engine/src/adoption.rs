@@ -41,7 +41,7 @@ pub fn adopt(tables: &Tables, plan: &Plan, now: Now) -> usize {
 }
 
 /// Copies of slices that were another node's until now become this node's own, while packets are served by them; says how many
-/// bindings there are.
+/// bindings there are. What the other node had offered it may have granted, and nobody knows to whom: it rests.
 pub fn take_over(tables: &Tables, plan: &Plan, is_taken: impl Fn(u16) -> bool, now: Now) -> usize {
     let is_its = |service, address| place(plan, service, address).is_some_and(|(_, slice)| is_taken(slice));
     for id in tables.subscribers.iter() {
@@ -50,6 +50,9 @@ pub fn take_over(tables: &Tables, plan: &Plan, is_taken: impl Fn(u16) -> bool, n
             tables.subscribers.set_copied(id, false);
         }
     }
+    each_block(plan, &is_taken, |block| {
+        tables.blocks.close_offered(block, now.tick());
+    });
     let mut taken = 0;
     for id in tables.bindings.iter() {
         let Some((binding, _)) = tables.bindings.read(id) else { continue };
@@ -86,7 +89,20 @@ pub fn forget(tables: &Tables, plan: &Plan, is_lost: impl Fn(u16) -> bool, now: 
             tables.drop_subscriber(id, now.tick());
         }
     }
+    each_block(plan, &is_lost, |block| tables.blocks.withdraw(block));
     gone
+}
+
+/// All blocks of some slices, by their words in the block index.
+fn each_block(plan: &Plan, is_meant: &impl Fn(u16) -> bool, mut each: impl FnMut(u32)) {
+    let pools = plan.services.iter().filter_map(|service| service.kind.pool());
+    for (pool, size) in pools.filter_map(|pool| Some((pool, pool.allocation().block_size()?))) {
+        for address in (0..pool.addresses()).filter_map(|place| pool.address(place)) {
+            if pool.slice_of_address(address).is_some_and(is_meant) {
+                pool.block_words(address, size).for_each(|(_, word)| each(word));
+            }
+        }
+    }
 }
 
 /// A slice of a cluster; none where there are none.

@@ -16,7 +16,7 @@
 //! backup by which others reach it that have no way of their own.
 
 use std::net::Ipv6Addr;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use tombolo_tables::hash::HashKey;
 use tombolo_tables::tick::Tick;
@@ -29,6 +29,9 @@ pub const MOST_NODES: usize = 16;
 pub const LOCATOR_LENGTH: u8 = 64;
 /// Length of the part of a locator that is routed to the gateway, in bits.
 pub const REDIRECTS_LENGTH: u8 = 120;
+
+/// Seconds for which a copy is good, from when its owner was heard last.
+pub const COPY_LASTS: u32 = 60;
 
 /// The same on all nodes, of any version: by it they agree. The programs in the kernel make flow labels with it, too.
 pub const KEY: HashKey = HashKey::new([0x746f, 0x6d62, 0x6f6c, 0x6f]);
@@ -101,22 +104,52 @@ pub struct Cluster {
     is_admitted: AtomicBool,
     /// A bit for each node of which slices were taken over by this one, as far as it may not know.
     deposed: AtomicU16,
+    /// Of each slice the node from which it was taken over, as far as that may not know.
+    taken_from: Vec<AtomicU8>,
     /// A bit for each node.
     serving: AtomicU16,
+    /// A bit for each node whose host is there, as far as is known.
+    reached: AtomicU16,
     /// A bit for each node whose slices this one has a copy of that is good enough to serve by.
     copied: AtomicU16,
     /// A bit for each node in whose place this one has served.
     acted: AtomicU16,
     /// Since when each node does not serve, in ticks; 0 while it does.
     gone_since: [AtomicU32; MOST_NODES],
+    /// The host has the routes without which this node cannot serve.
+    is_routed: AtomicBool,
     /// What comes here can go on from here.
     is_connected: AtomicBool,
+    /// Others may be there that this node does not see.
+    is_in_doubt: AtomicBool,
     /// Until when this node may admit subscribers and hand out addresses and ports of its slices, by the engine's clock.
     grants_until: AtomicU64,
     /// Until when it may serve its slices without looking for anybody else, by the engine's clock.
     serves_until: AtomicU64,
     /// Until when it may serve them where it reaches nobody else, by the engine's clock.
     alone_until: AtomicU64,
+}
+
+/// What a node may grant of a slice: subscribers, and with them addresses, blocks and ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Granting {
+    /// Nothing: it does not own the slice, or has lost the lease by which it did.
+    Nothing = 0,
+    /// Whatever is free, while its lease lasts.
+    Freely = 1,
+    /// The same, but of blocks only those that were offered, as the slice's backup knows: it may take the slice over.
+    ByOffers = 2,
+}
+
+impl Granting {
+    const fn of_byte(byte: u8) -> Self {
+        match byte {
+            1 => Self::Freely,
+            2 => Self::ByOffers,
+            _ => Self::Nothing,
+        }
+    }
 }
 
 /// What a node knows of a slice.
@@ -128,25 +161,32 @@ pub struct Assigned {
     pub epoch: u32,
     /// Its backup's copy was whole: the backup may serve by it in the owner's place.
     pub is_protected: bool,
+    /// What its owner may grant, if that is this node.
+    pub granting: Granting,
 }
 
 impl Assigned {
     /// Nobody has it.
-    pub const NOBODY: Self =
-        Self { holders: Holders { owner: Holders::NOBODY, backup: None }, epoch: 0, is_protected: false };
+    pub const NOBODY: Self = Self {
+        holders: Holders { owner: Holders::NOBODY, backup: None },
+        epoch: 0,
+        is_protected: false,
+        granting: Granting::Nothing,
+    };
 
     const fn to_word(self) -> u64 {
         let Holders { owner, backup } = self.holders;
         let backup = if let Some(backup) = backup { backup } else { Holders::NOBODY };
         let [a, b, c, d] = self.epoch.to_le_bytes();
-        u64::from_le_bytes([a, b, c, d, owner, backup, self.is_protected as u8, 0])
+        u64::from_le_bytes([a, b, c, d, owner, backup, self.is_protected as u8, self.granting as u8])
     }
 
     fn of_word(word: u64) -> Self {
-        let [a, b, c, d, owner, backup, is_protected, _] = word.to_le_bytes();
+        let [a, b, c, d, owner, backup, is_protected, granting] = word.to_le_bytes();
         let backup = (backup != Holders::NOBODY).then_some(backup);
         let epoch = u32::from_le_bytes([a, b, c, d]);
-        Self { holders: Holders { owner, backup }, epoch, is_protected: is_protected == 1 }
+        let granting = Granting::of_byte(granting);
+        Self { holders: Holders { owner, backup }, epoch, is_protected: is_protected == 1, granting }
     }
 }
 
@@ -193,11 +233,15 @@ impl Cluster {
             is_agreed: false,
             is_admitted: AtomicBool::new(true),
             deposed: AtomicU16::default(),
+            taken_from: Vec::new(),
             serving: AtomicU16::new(1 << own),
+            reached: AtomicU16::new(u16::MAX),
             copied: AtomicU16::default(),
             acted: AtomicU16::default(),
             gone_since: Default::default(),
+            is_routed: AtomicBool::new(true),
             is_connected: AtomicBool::default(),
+            is_in_doubt: AtomicBool::default(),
             grants_until: AtomicU64::new(u64::MAX),
             serves_until: AtomicU64::new(u64::MAX),
             alone_until: AtomicU64::new(u64::MAX),
@@ -244,14 +288,30 @@ impl Cluster {
         is_set(&self.deposed, node.into())
     }
 
-    /// Says whether it has.
-    pub fn set_deposed(&self, node: u8, is_deposed: bool) {
-        let bit = 1_u16.checked_shl(node.into()).unwrap_or(0);
-        let _ = if is_deposed {
-            self.deposed.fetch_or(bit, Ordering::Relaxed)
-        } else {
-            self.deposed.fetch_and(!bit, Ordering::Relaxed)
-        };
+    /// This node takes a slice over from another one, which may not know.
+    pub fn depose(&self, slice: u16, node: u8) {
+        if let Some(former) = self.taken_from.get(usize::from(slice)) {
+            former.store(node, Ordering::Relaxed);
+            self.deposed.fetch_or(bit_of(node), Ordering::Relaxed);
+        }
+    }
+
+    /// A node has heard what became of its slices.
+    pub fn forget_deposed(&self, node: u8) {
+        self.deposed.fetch_and(!bit_of(node), Ordering::Relaxed);
+        let its = self.taken_from.iter().filter(|former| former.load(Ordering::Relaxed) == node);
+        its.for_each(|former| former.store(Holders::NOBODY, Ordering::Relaxed));
+    }
+
+    /// The slices that this node has taken over from another one, which may not know, and has: number and epoch, in order.
+    pub fn taken_from(&self, node: u8) -> impl Iterator<Item = (u16, u32)> {
+        let is_deposed = self.has_deposed(node);
+        let taken = self.slices().zip(&self.taken_from);
+        let taken = taken.filter(move |(_, former)| is_deposed && former.load(Ordering::Relaxed) == node);
+        taken.filter_map(move |(slice, _)| {
+            let Assigned { holders, epoch, .. } = self.assigned(slice);
+            (usize::from(holders.owner) == self.own).then_some((slice, epoch))
+        })
     }
 
     /// The same cluster, in which backups have copies of the tables.
@@ -299,17 +359,27 @@ impl Cluster {
         self.serves_until.load(Ordering::Relaxed)
     }
 
-    /// Whether this node may admit subscribers and hand out addresses and ports.
+    /// Whether this node may admit subscribers and hand out addresses and ports, of slices that it may grant of.
     #[must_use]
     pub fn may_grant(&self, now: Now) -> bool {
         now.0 < self.grants_until()
     }
 
+    /// Until when this node may grant of a slice, by the engine's clock in nanoseconds; 0 if it may not, at `now`: somebody else
+    /// owns it, or this node serves it by a copy, or has lost the lease by which it owned it and has another one by now.
+    #[must_use]
+    pub fn grants_of_slice_until(&self, slice: u16, now: Now) -> u64 {
+        let may_grant = self.place_of(slice, now) == Place::Here && self.assigned(slice).granting != Granting::Nothing;
+        if may_grant { self.grants_until() } else { 0 }
+    }
+
     /// The same cluster, whose slices have these holders, for the first time.
     #[must_use]
     pub fn with_slices(self, holders: Vec<Holders>) -> Self {
-        let word = |holders| AtomicU64::new(Assigned { holders, epoch: 1, is_protected: true }.to_word());
-        Self { slices: holders.into_iter().map(word).collect(), ..self }
+        let assigned = |holders| Assigned { holders, epoch: 1, is_protected: true, granting: Granting::Freely };
+        let word = |holders| AtomicU64::new(assigned(holders).to_word());
+        let taken_from = holders.iter().map(|_| AtomicU8::new(Holders::NOBODY)).collect();
+        Self { slices: holders.into_iter().map(word).collect(), taken_from, ..self }
     }
 
     /// The same cluster, to whose locators only other nodes can send.
@@ -403,8 +473,10 @@ impl Cluster {
         is_set(&self.copied, node.into())
     }
 
-    /// Says of which nodes' slices there is a copy that is up to date, at `now`, when it is known who serves. A copy
-    /// is good as long as its owner cannot be seen, however old it becomes.
+    /// Says of which nodes' slices there is a copy that is up to date, or was when its owner was heard last, [`COPY_LASTS`] before
+    /// `now` at most; when it is known who serves. Where a file says who owns what, a copy is good as long as its owner cannot be
+    /// seen, however old it becomes: nobody else would ever serve. Where nodes agree, the owner may be well, and grant what it has
+    /// released since.
     pub fn set_copied(&self, has_copy: impl Fn(usize) -> bool, now: Tick) {
         let mut copied = 0;
         for (node, gone_since) in self.gone_since.iter().enumerate().take(self.nodes.len()) {
@@ -414,7 +486,8 @@ impl Cluster {
             } else if gone_since.load(Ordering::Relaxed) == 0 {
                 gone_since.store(now.0, Ordering::Relaxed);
             }
-            copied |= u16::from(has_copy(node) || was_copied && !self.serves(node)) << node;
+            let goes_on = was_copied && !self.serves(node) && !self.is_agreed;
+            copied |= u16::from(has_copy(node) || goes_on) << node;
         }
         self.copied.store(copied, Ordering::Relaxed);
     }
@@ -482,6 +555,29 @@ impl Cluster {
         self.serving.store(others | 1 << self.own, Ordering::Relaxed);
     }
 
+    /// Whether the host has the routes without which this node cannot serve. So it is taken to have before anybody looks.
+    #[must_use]
+    pub fn is_routed(&self) -> bool {
+        self.is_routed.load(Ordering::Relaxed)
+    }
+
+    /// Says whether it has.
+    pub fn set_routed(&self, is_routed: bool) {
+        self.is_routed.store(is_routed, Ordering::Relaxed);
+    }
+
+    /// Whether a node's host is there and has a way here, as the routes say; true as long as nobody has looked.
+    #[must_use]
+    pub fn reaches(&self, node: usize) -> bool {
+        is_set(&self.reached, node)
+    }
+
+    /// Says which nodes' hosts are there.
+    pub fn set_reached(&self, is_reached: impl Fn(usize) -> bool) {
+        let reached = (0..self.nodes.len()).filter(|&node| is_reached(node)).fold(0, |bits, node| bits | 1 << node);
+        self.reached.store(reached, Ordering::Relaxed);
+    }
+
     /// Whether what comes here can go on from here: only then may packets be brought here.
     #[must_use]
     pub fn is_connected(&self) -> bool {
@@ -491,6 +587,23 @@ impl Cluster {
     /// Says whether it can. It cannot before anybody says so. True if it was otherwise before.
     pub fn set_connected(&self, is_connected: bool) -> bool {
         self.is_connected.swap(is_connected, Ordering::Relaxed) != is_connected
+    }
+
+    /// Whether this node sees no other one that serves.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.serving.load(Ordering::Relaxed) & !(1 << self.own) == 0
+    }
+
+    /// Whether others may be there that this node does not see.
+    #[must_use]
+    pub fn is_in_doubt(&self) -> bool {
+        self.is_in_doubt.load(Ordering::Relaxed)
+    }
+
+    /// Says whether they may: nodes agree on owners, and this one has no lease and is alone. True if it was otherwise before.
+    pub fn set_in_doubt(&self, is_in_doubt: bool) -> bool {
+        self.is_in_doubt.swap(is_in_doubt, Ordering::Relaxed) != is_in_doubt
     }
 
     /// Whether redirected packets come to this address.
@@ -523,6 +636,11 @@ impl Cluster {
 }
 
 /// The bit of a node; nobody has none.
+fn bit_of(node: u8) -> u16 {
+    1_u16.checked_shl(node.into()).unwrap_or(0)
+}
+
+/// Whether a node's bit is set.
 fn is_set(bits: &AtomicU16, node: usize) -> bool {
     node < MOST_NODES && bits.load(Ordering::Relaxed) >> node & 1 == 1
 }
@@ -600,6 +718,14 @@ mod tests {
     }
 
     #[test]
+    fn hosts_are_there_before_anybody_says_otherwise() {
+        let cluster = cluster(1);
+        assert!((0..3).all(|node| cluster.reaches(node)));
+        cluster.set_reached(|node| node == 2);
+        assert_eq!([0, 1, 2, 200].map(|node| cluster.reaches(node)), [false, false, true, false]);
+    }
+
+    #[test]
     fn a_slice_is_served_by_its_owner_and_reached_by_its_backup() {
         let holders = |owner, backup| Holders { owner, backup };
         let slices = vec![holders(0, Some(1)), holders(1, Some(2)), holders(2, Some(0)), holders(2, None)];
@@ -647,6 +773,22 @@ mod tests {
     }
 
     #[test]
+    fn where_nodes_agree_who_acts_does_so_by_a_copy_that_is_good() {
+        for is_agreed in [false, true] {
+            let cluster = cluster(0).with_slices(vec![Holders { owner: 1, backup: Some(0) }]);
+            let cluster = if is_agreed { cluster.with_agreement() } else { cluster };
+            cluster.set_copied(|_| true, Tick(1));
+            cluster.set_serving(|_| false);
+            cluster.set_copied(|_| true, Tick(2));
+            assert_eq!(cluster.place_of(0, Now(1)), Place::Acting(1));
+            // Its owner was heard too long ago.
+            cluster.set_copied(|_| false, Tick(80));
+            let place = if is_agreed { Place::Nowhere } else { Place::Acting(1) };
+            assert_eq!(cluster.place_of(0, Now(1)), place);
+        }
+    }
+
+    #[test]
     fn a_node_for_which_nobody_vouches_leaves_its_slices_to_a_backup_that_it_sees_and_grants_nothing() {
         let holders = |owner, backup| Holders { owner, backup };
         let cluster =
@@ -674,8 +816,9 @@ mod tests {
         cluster.set_serving(|_| true);
         assert_eq!((here(0), here(1), cluster.epoch_of(0)), (Place::Nowhere, Place::Nowhere, 0));
         assert!(cluster.is_nobodys(0) && !cluster.is_admitted() && !cluster.may_grant(Now(1)));
-        for (epoch, is_protected) in [(7, true), (u32::MAX, false)] {
-            let assigned = Assigned { holders: holders(2, Some(0)), epoch, is_protected };
+        let granted = [Granting::ByOffers, Granting::Freely, Granting::Nothing];
+        for ((epoch, is_protected), granting) in [(7, true), (8, true), (u32::MAX, false)].into_iter().zip(granted) {
+            let assigned = Assigned { holders: holders(2, Some(0)), epoch, is_protected, granting };
             cluster.assign(1, assigned);
             assert_eq!(cluster.assigned(1), assigned);
         }
@@ -692,12 +835,51 @@ mod tests {
     }
 
     #[test]
+    fn of_a_slice_its_owner_grants_until_its_lease_ends_and_nobody_else_ever() {
+        let holders = |owner, backup| Holders { owner, backup };
+        let cluster = cluster(0).with_slices(vec![holders(0, None), holders(1, Some(0)), holders(1, None)]);
+        let until = || [0, 1, 2].map(|slice| cluster.grants_of_slice_until(slice, Now(1)));
+        cluster.set_serving(|_| true);
+        assert_eq!(until(), [u64::MAX, 0, 0]);
+        cluster.set_copied(|_| true, Tick(1));
+        cluster.set_serving(|_| false);
+        assert_eq!((cluster.place_of(1, Now(1)), until()), (Place::Acting(1), [u64::MAX, 0, 0]));
+        cluster.set_grants_until(77);
+        assert_eq!(until(), [77, 0, 0]);
+        // It has another lease, and the slice is still that of the former one.
+        cluster.assign(0, Assigned { granting: Granting::Nothing, ..cluster.assigned(0) });
+        assert_eq!((cluster.place_of(0, Now(1)), until()), (Place::Here, [0; 3]));
+    }
+
+    #[test]
     fn whoever_was_deposed_is_known_until_it_is_forgotten() {
-        let cluster = cluster(0);
-        cluster.set_deposed(2, true);
+        let cluster = cluster(0).with_slices(vec![Holders { owner: 2, backup: Some(0) }; 4]);
+        let taken = |node| cluster.taken_from(node).collect::<Vec<_>>();
+        let own = |epoch| Assigned { holders: Holders { owner: 0, backup: None }, epoch, ..cluster.assigned(1) };
+        cluster.assign(0, own(1));
+        cluster.depose(1, 2);
         assert_eq!([0, 1, 2, u8::MAX].map(|node| cluster.has_deposed(node)), [false, false, true, false]);
-        cluster.set_deposed(2, false);
+        assert!(taken(2).is_empty(), "it is not this node's yet");
+        cluster.assign(1, own(2));
+        cluster.depose(3, 2);
+        cluster.assign(3, own(7));
+        assert_eq!([0, 1, 2, u8::MAX].map(taken), [vec![], vec![], vec![(1, 2), (3, 7)], vec![]]);
+        cluster.assign(3, Assigned { holders: Holders { owner: 1, backup: None }, ..own(8) });
+        assert_eq!(taken(2), [(1, 2)], "it is another one's by now");
+        cluster.forget_deposed(2);
         assert!(!cluster.has_deposed(2));
+        cluster.depose(4, 2);
+        assert!(!cluster.has_deposed(2), "there is no such slice");
+        cluster.depose(3, 2);
+        assert!(taken(2).is_empty(), "what it has heard of is not told again");
+    }
+
+    #[test]
+    fn a_node_is_taken_to_have_its_routes_until_somebody_looks() {
+        let cluster = cluster(0);
+        assert!(cluster.is_routed());
+        cluster.set_routed(false);
+        assert!(!cluster.is_routed());
     }
 
     #[test]

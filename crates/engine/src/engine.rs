@@ -9,7 +9,7 @@ use rand_core::{Rng, SeedableRng};
 use tombolo_tables::Tables;
 
 use crate::answer::{answer_ipv4, answer_ipv6};
-use crate::cluster::{Cluster, Hops, Means, Standing};
+use crate::cluster::{Cluster, Granting, Hops, Means, Standing};
 use crate::counters::{Counters, Whose};
 use crate::mapping::stateless::Claim;
 use crate::mechanism::error_limit::{ErrorLimit, ErrorLimits};
@@ -211,7 +211,7 @@ impl Engine {
                 pcp: &plan.pcp,
                 standing: None,
                 fragments,
-                is_acting: false,
+                granting: Granting::Freely,
                 worker,
                 notes: Notes(None),
             };
@@ -385,7 +385,7 @@ impl Engine {
             pcp: &plan.pcp,
             standing: plan.cluster.as_deref().map(|cluster| Standing { cluster, hops: Hops::None }),
             fragments: &self.fragments,
-            is_acting: false,
+            granting: Granting::Freely,
             worker: &mut self.worker,
             notes,
         };

@@ -200,8 +200,8 @@ drop_reasons! {
     /// Of a slice whose owner in the cluster does not serve, nor anybody who could bring it there.
     SliceUnowned = "slice-unowned", remedy: "see show slices and show peers; bring the owner back, or name another one in the file of slices on all nodes";
     /// Needs an address, a block or a port that only the owner of its slice may grant, in whose place this node of the
-    /// cluster serves, or whose lease in etcd is over.
-    NotGranting = "not-granting", remedy: "see show slices and show peers; bring the owner back, or name another one in the file of slices on all nodes";
+    /// cluster serves, or whose lease in etcd is over; or more blocks at a time than the slice's backup knows to be offered.
+    NotGranting = "not-granting", remedy: "see show slices and show peers; bring the owner back, or name another one in the file of slices on all nodes; none needed if it is admitted when it sends again";
     /// Nodes of the cluster have redirected it twice, and the last one does not own its slice either.
     RedirectLoop = "redirect-loop", remedy: "compare the files of slices of all nodes; they must be the same";
     /// To the address for what nodes of the cluster redirect to each other, but from none of them, or not

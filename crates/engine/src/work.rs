@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use tombolo_tables::Tables;
 
-use crate::cluster::{Hops, Standing};
+use crate::cluster::{Granting, Hops, Standing};
 use crate::mapping::stateless::Claim;
 use crate::mechanism::error_limit::{ErrorLimit, ErrorLimits, Recipient};
 use crate::mechanism::fragments::Fragments;
@@ -49,8 +49,8 @@ pub(crate) struct Work<'a> {
     pub(crate) standing: Option<Standing<'a>>,
     /// Those that wait, of all workers.
     pub(crate) fragments: &'a Fragments,
-    /// The packet is served in the place of its slice's owner: nothing is granted.
-    pub(crate) is_acting: bool,
+    /// What may be granted of the packet's slice, while this node may grant at all.
+    pub(crate) granting: Granting,
     pub(crate) worker: &'a mut Worker,
     pub(crate) notes: Notes<'a>,
 }
@@ -92,7 +92,7 @@ impl Work<'_> {
             pcp: self.pcp,
             standing: self.standing,
             fragments: self.fragments,
-            is_acting: self.is_acting,
+            granting: self.granting,
             worker: &mut *self.worker,
             notes: self.notes.lend(),
         }

@@ -9,6 +9,9 @@
  *	in blocks        one of a block that the subscriber has
  *	deterministic    one of its share
  *
+ * In a cluster a port of the first kind is drawn while this node may grant it (slice.h); the others are the
+ * subscriber's already.
+ *
  * A few are drawn, each of those that suit the inside port best. If none of them is free the engine
  * looks at all, hands out one that suits less or one that is kept back, grants another block, or
  * refuses. Rates of new bindings are the engine's, too.
@@ -20,6 +23,7 @@
 #include "parse.h"
 #include "ports.h"
 #include "share.h"
+#include "slice.h"
 
 static __always_inline __u64 draw(struct scratch *scratch)
 {
@@ -44,6 +48,12 @@ static __always_inline __u32 draw_block(__u64 blocks, __u32 random)
 	for (int n = 0; n < MOST_BLOCKS; n++)
 		held += 1 - is_zero(blocks >> 16 * n & 0xffff);
 	return blocks >> 16 * (random * held >> 32) & 0xffff;
+}
+
+/* Whether ports are nobody's before one is drawn. */
+static __always_inline bool draws_one_by_one(const volatile struct service *service)
+{
+	return !service->allocation.share_size && !service->allocation.block_size;
 }
 
 /* Where a subscriber may have a port of its outside address: in its share, in one of its blocks, or
@@ -100,6 +110,15 @@ static __always_inline bool suits(__u32 port, __u16 inside_port)
 	return port && (port < 1024) == (inside_port < 1024);
 }
 
+/* Ticks for which a closed port is kept back: napt/times.rs, port_rest. The verifier cuts out what is asked in clusters. */
+static __always_inline __u32 port_rest(const volatile struct service *service, __u32 space)
+{
+	if (plan.cluster.rest && draws_one_by_one(service))
+		return plan.cluster.rest;
+	/* RFC 6888 REQ-8 (a) and (c). */
+	return space == SPACE_TCP ? 0 : plan.reuse_port_after;
+}
+
 /* Claims an outside port for binding `id` of a subscriber, if the one that is drawn is free; negative
  * if it is not.
  *
@@ -136,8 +155,7 @@ __noinline int claim_drawn_port(const struct inside_key *key, __u32 subscriber_i
 	port = draw_port(ports, &places, bpf_ntohs(key->port), keeps_parity, random >> 32);
 	if (port < 0 || (space != SPACE_ICMP && !suits(port, bpf_ntohs(key->port))))
 		return -1;
-	/* RFC 6888 REQ-8 (a) and (c): napt.rs, reuse_port_after. */
-	reuse_after = space == SPACE_TCP ? 0 : plan.reuse_port_after;
+	reuse_after = port_rest(service, space);
 	slot = slot_of(range, bpf_ntohl(READ(subscriber->outside4)), space, port);
 	word = slot == SLOT_NONE ? 0 : slot_at(slot);
 	return word && claim_slot(word, id, now, reuse_after) ? port : -1;
@@ -271,6 +289,9 @@ __noinline int bind(const struct inside_key *key, __u32 space, __u32 now, __u32 
 		return -MISS_LIMIT;
 	if (service->allocation.block_size && !READ(subscriber->blocks))
 		return -MISS_NO_PORT;
+	if (draws_one_by_one(service) &&
+	    !may_grant_ports(service, bpf_ntohl(READ(subscriber->outside4))))
+		return -MISS_NOT_GRANTING;
 	id = bind_for(subscriber, subscriber_id, key, space, now, counts_as);
 	if (id > 0)
 		scratch->counters.bindings_made++;

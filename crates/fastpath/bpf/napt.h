@@ -278,6 +278,9 @@ static __always_inline struct outcome advance(const volatile struct service *ser
 		word |= SESSION_DOUBTED;
 	if (word != at->word && !replace_word(at->place, at->word, word))
 		return PASSED(MISS_RACE);
+	/* A copy of the binding is worth more by that. */
+	if (next == STATE_ESTABLISHED && state != STATE_ESTABLISHED)
+		note_change(bound->id);
 	if (answers)
 		count_answer(bound);
 	if (refreshes)

@@ -17,6 +17,7 @@
 #include "share.h"
 
 SHARED_ARRAY(slice_places, struct slice_line);
+SHARED_ARRAY(slice_grants, struct grant_line);
 
 /* Made anew with each plan, as large as it needs. */
 struct {
@@ -53,6 +54,23 @@ static __always_inline int slice_of_address(const volatile struct service *servi
 			return (address - first) * plan.cluster.slices / (last - first + 1);
 	}
 	return NO_SLICE;
+}
+
+/* Whether this node may hand out ports of an outside address (in the processor's byte order) that are nobody's before: it owns the
+ * slice, and its lease lasts. By the clock that the engine reads: the coarse one lags, and the lease has no time to spare.
+ */
+static __always_inline bool may_grant_ports(const volatile struct service *service, __u32 address)
+{
+	struct grant_line *line;
+	int slice;
+
+	if (!has_slices() || !(service->slicing & SLICED))
+		return true;
+	slice = slice_of_address(service, address);
+	if (slice == NO_SLICE)
+		return true;
+	line = RECORD(slice_grants, (__u32)slice / GRANTS_OF_A_LINE % GRANT_LINES);
+	return line && bpf_ktime_get_ns() < READ(line->until[(__u32)slice % GRANTS_OF_A_LINE]);
 }
 
 /* The slice that a subscriber was given; NO_SLICE if it was not. */

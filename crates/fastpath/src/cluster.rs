@@ -29,6 +29,7 @@ impl ClusterRecord {
             },
             takes_softwires: softwire_end.is_some().into(),
             slices: slices.slicing().count().into(),
+            rest: if plan.times.copies_last == 0 { 0 } else { plan.times.rest() },
             slice_key: HashKeyRecord::new(slices.slicing().key()),
             flow_key: HashKeyRecord::new(KEY),
             softwire_end: softwire_end.map_or([0; 2], |end| halves(end.to_bits())),

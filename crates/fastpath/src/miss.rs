@@ -55,6 +55,8 @@ misses! {
     NoRecord = "no-record";
     /// No free port was found in a few draws.
     NoPort = "no-port";
+    /// A new port of a slice of the cluster that this node may not grant: it has no lease, or serves in another one's place.
+    NotGranting = "not-granting";
     /// The session was silent for too long: it is dead.
     SessionDead = "session-dead";
     /// No session could be made: no room, or another writer was at it.

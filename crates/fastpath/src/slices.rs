@@ -10,8 +10,12 @@
 //! it in one instant, and are not loaded anew. Nothing but speed depends on their seeing it at once, since a node
 //! that gets a packet of another's slice redirects it, or drops it, by the engine's own look at the same.
 //!
-//! The array belongs to one process, as the mirror of the routes does: the next one makes a new one, and programs
-//! of the process before go on with what they have.
+//! Beside it stands until when this node may hand out ports of each slice that are nobody's before (of blocks and shares the engine
+//! alone grants any). A word of each slice, which counts by itself: the programs compare it with the clock where they draw
+//! a port, so that an end comes with nobody to say so. It is written when the lease is prolonged, twice a second.
+//!
+//! The arrays belong to one process, as the mirror of the routes does: the next one makes new ones, and programs
+//! of the process before go on with what they have: until their word is over.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
@@ -23,16 +27,21 @@ use tombolo_tables::memory::{MemoryError, Record, Slab};
 
 use crate::pinned::PinnedMemory;
 use crate::record::{
-    NODES, PLACE_HERE, PLACE_NODES, PLACE_NOWHERE, SLICE_CHOICE, SLICE_LINES, SLICES_OF_A_LINE, SliceLine,
+    GRANT_LINES, GRANTS_OF_A_LINE, GrantLine, NODES, PLACE_HERE, PLACE_NODES, PLACE_NOWHERE, SLICE_CHOICE, SLICE_LINES,
+    SLICES_OF_A_LINE, SliceLine,
 };
 
 const NAME: &str = "slice-places";
+const GRANTS: &str = "slice-grants";
 
 const _: () = assert!(SLICE_LINES * SLICES_OF_A_LINE == MOST_SLICES as usize && SLICE_CHOICE == 2 * SLICE_LINES);
+const _: () = assert!(GRANT_LINES * GRANTS_OF_A_LINE == MOST_SLICES as usize);
 const _: () = assert!(NODES == MOST_NODES);
 
 // SAFETY: atomics.
 unsafe impl Record for SliceLine {}
+// SAFETY: atomics.
+unsafe impl Record for GrantLine {}
 
 /// The programs cannot be told which node serves which slice.
 #[derive(Debug, thiserror::Error)]
@@ -46,32 +55,37 @@ pub enum SlicesError {
     Remove(#[source] std::io::Error),
 }
 
-/// The table that the programs read.
+/// The tables that the programs read.
 #[derive(Debug)]
 pub struct Slices {
     lines: Slab<SliceLine>,
+    grants: Slab<GrantLine>,
     /// Held by who writes.
     writer: Mutex<()>,
 }
 
 impl Slices {
-    /// A table in `memory` that says what is known of `cluster` now. To be made before the programs are loaded
+    /// Tables in `memory` that say what is known of `cluster` now. To be made before the programs are loaded
     /// ([`FastPath::load`](crate::FastPath::load)), which look for it there.
     ///
     /// # Errors
     /// [`SlicesError`].
     pub fn open(memory: &PinnedMemory, cluster: &Cluster, now: Now) -> Result<Self, SlicesError> {
-        memory.forget(&[NAME]).map_err(SlicesError::Remove)?;
+        memory.forget(&[NAME, GRANTS]).map_err(SlicesError::Remove)?;
         let mut memory = memory;
         let lines = Slab::take(&mut memory, NAME, SLICE_CHOICE + 1)?;
-        let slices = Self { lines, writer: Mutex::default() };
+        let grants = Slab::take(&mut memory, GRANTS, GRANT_LINES)?;
+        let slices = Self { lines, grants, writer: Mutex::default() };
         slices.publish(cluster, now);
         Ok(slices)
     }
 
-    /// Has the programs go by what is known of `cluster` now, in one instant.
+    /// Has the programs go by what is known of `cluster` now: by who serves which slice in one instant.
     pub fn publish(&self, cluster: &Cluster, now: Now) {
         let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        for (slice, until) in (0..MOST_SLICES).zip(self.grants.iter().flat_map(|line| &line.until)) {
+            until.store(cluster.grants_of_slice_until(slice, now), Ordering::Release);
+        }
         let choice = &self.lines[SLICE_CHOICE].place[0];
         let counts = choice.load(Ordering::Relaxed);
         let places: Vec<u32> = (0..MOST_SLICES).map(|slice| place(cluster.place_of(slice, now))).collect();
@@ -91,7 +105,6 @@ impl Slices {
 
 fn place(place: Place) -> u32 {
     match place {
-        // What the owner alone may grant the programs do not: subscribers of whom there are copies they leave to the engine.
         Place::Here | Place::Acting(_) => PLACE_HERE,
         Place::At(node) => PLACE_NODES + u32::from(node),
         Place::Nowhere => PLACE_NOWHERE,

@@ -16,8 +16,8 @@
 //!
 //! Reading order: [`topology`] says what a lab looks like (plain data); `lab` builds and removes
 //! it; `namespace` and `link` are the two things it is made of; `frames` is one end of a cable, and
-//! `relay` delays what crosses it; `process`, `peers` and `capture` are what runs inside;
-//! `registry` is what removes a lab when nobody gets to drop it.
+//! `relay` delays what crosses it; `process`, `peers` and `capture` are what runs inside, `flow` and `talk` what is said;
+//! `scenario` is what there is to be shown, and [`cluster`] the largest of it, running; `registry` is what removes a lab when nobody gets to drop it.
 //!
 //! # Invariants
 //! - No command is run to build a lab: namespaces are made by `unshare` and a bind mount (as `ip
@@ -29,12 +29,14 @@
 //! - Nothing sleeps for luck: what has to become true is polled ([`wait_until`]) or awaited with a
 //!   time limit.
 
+pub mod cluster;
 pub mod stun;
 pub mod topology;
 
 mod capture;
 mod drops;
 mod error;
+mod flow;
 mod frames;
 mod groups;
 mod interruption;
@@ -49,13 +51,16 @@ mod prefix;
 mod process;
 pub mod registry;
 mod relay;
+mod release;
 mod requirements;
 pub mod scenario;
+mod talk;
 mod wait;
 
 pub use capture::Capture;
 pub use drops::dropped_by_links;
 pub use error::LabError;
+pub use flow::{Effect, Flow, first_answers, under_load};
 pub use frames::Frames;
 pub use interruption::interrupted;
 pub use lab::Lab;
@@ -67,5 +72,6 @@ pub use process::{Command, Output, Process};
 pub use registry::{LabRecord, list, remove_named, remove_stale};
 pub use requirements::{is_installed, kernel, missing_privilege, package_of, skip, skip_without};
 pub use scenario::Scenario;
+pub use talk::{Heard, Talk, connected, talking};
 pub use topology::{End, Link, Node, Route, Topology};
 pub use wait::wait_until;

@@ -10,6 +10,7 @@ use nix::sched::{CloneFlags, unshare};
 
 /// The programs that labs run, and the Debian package of each.
 const PACKAGES: &[(&str, &str)] = &[
+    ("/usr/lib/frr/bgpd", "frr"),
     ("bird", "bird2"),
     ("conntrack", "conntrack"),
     ("curl", "curl"),

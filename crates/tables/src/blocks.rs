@@ -4,8 +4,12 @@
 //! ```text
 //! block, 32 bits   0                       free
 //!                  0 | subscriber id (31)  taken by the subscriber
-//!                  1 | tick (31)           given back at that tick, kept back for a while
+//!                  10 | tick (30)          given back at that tick, kept back for a while
+//!                  11 | 0 (29) | known (1) offered: in a cluster the slice's backup has been told, and knows
 //! ```
+//!
+//! What is offered nobody has. At its owner it may be granted, as soon as the backup knows; at the backup it is what may have been
+//! granted by now (`cluster/replica/offers.rs`).
 //!
 //! There is one word for every 64 outside slots, so blocks have at least 64 ports. The blocks of an
 //! address lie in a row; where the row begins is the pool's business. A subscriber's record says
@@ -19,6 +23,12 @@ use crate::subscriber::SubscriberId;
 use crate::tick::Tick;
 
 const CLOSED: u32 = 1 << 31;
+/// With [`CLOSED`]: the block is offered. So ticks have 30 bits, which last 36 years.
+pub(crate) const OFFERED: u32 = 1 << 30;
+/// With both: its offer was acknowledged.
+const KNOWN: u32 = 1;
+const TOLD: u32 = CLOSED | OFFERED;
+const ACKNOWLEDGED: u32 = TOLD | KNOWN;
 
 /// Fewest ports in a block.
 pub const SMALLEST_BLOCK: u32 = 64;
@@ -32,11 +42,17 @@ pub enum Holder {
     Subscriber(SubscriberId),
     /// It was given back at this tick.
     Closed(Tick),
+    /// Nobody has it, and it is offered.
+    Offered {
+        /// The backup has said that it knows.
+        is_acknowledged: bool,
+    },
 }
 
 impl Holder {
     fn from_word(word: u32) -> Self {
         match SubscriberId::new(word & !CLOSED) {
+            _ if word & TOLD == TOLD => Self::Offered { is_acknowledged: word == ACKNOWLEDGED },
             _ if word & CLOSED != 0 => Self::Closed(Tick(word & !CLOSED)),
             Some(id) => Self::Subscriber(id),
             None => Self::Nobody,
@@ -100,6 +116,47 @@ impl BlockIndex {
             && word.compare_exchange(current, id.get(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
+    /// Gives `block` to `id` if it is offered, and the offer was acknowledged.
+    #[must_use]
+    pub fn claim_offered(&self, block: u32, id: SubscriberId) -> bool {
+        self.replace(block, id.get(), |holder| holder == Holder::Offered { is_acknowledged: true })
+    }
+
+    /// Offers `block` if it could be claimed now, and is not offered.
+    #[must_use]
+    pub fn offer(&self, block: u32, now: Tick, reuse_after: u32) -> bool {
+        let is_free = |holder| !matches!(holder, Holder::Offered { .. }) && is_available(holder, now, reuse_after);
+        self.replace(block, TOLD, is_free)
+    }
+
+    /// The backup knows that `block` is offered.
+    pub fn acknowledge(&self, block: u32) {
+        self.replace(block, ACKNOWLEDGED, |holder| holder == Holder::Offered { is_acknowledged: false });
+    }
+
+    /// Whether `block` is offered. If so, nobody is taken to know any more.
+    pub fn doubt(&self, block: u32) -> bool {
+        self.replace(block, TOLD, |holder| matches!(holder, Holder::Offered { .. }))
+    }
+
+    /// `block` is offered no more, and was never granted.
+    pub fn withdraw(&self, block: u32) {
+        self.replace(block, 0, |holder| matches!(holder, Holder::Offered { .. }));
+    }
+
+    /// `block` is offered no more, and may have been granted: it is kept back as if given back at `now`. False if it was not offered.
+    pub fn close_offered(&self, block: u32, now: Tick) -> bool {
+        self.replace(block, closed(now), |holder| matches!(holder, Holder::Offered { .. }))
+    }
+
+    /// Replaces the word of a block whose holder is `meant`; false if it is not, or becomes another's now.
+    fn replace(&self, block: u32, to: u32, meant: impl Fn(Holder) -> bool) -> bool {
+        let Some(word) = self.words.get(block as usize) else { return false };
+        let current = word.load(Ordering::Relaxed);
+        meant(Holder::from_word(current))
+            && word.compare_exchange(current, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
     /// Gives the block back at once: nothing was ever sent from it.
     pub fn release(&self, block: u32, id: SubscriberId) {
         self.exchange(block, id, 0);
@@ -108,13 +165,13 @@ impl BlockIndex {
     /// Gives the block back at `now`; it is kept back until [`claim`](Self::claim) finds it old
     /// enough.
     pub fn close(&self, block: u32, id: SubscriberId, now: Tick) {
-        self.exchange(block, id, CLOSED | (now.0 & !CLOSED));
+        self.exchange(block, id, closed(now));
     }
 
     /// Keeps a free block back as if it had been given back at `at`; one that somebody has stays.
     pub fn keep_back(&self, block: u32, at: Tick) {
         if let Some(word) = self.words.get(block as usize) {
-            let _ = word.compare_exchange(0, CLOSED | (at.0 & !CLOSED), Ordering::AcqRel, Ordering::Relaxed);
+            let _ = word.compare_exchange(0, closed(at), Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 
@@ -125,9 +182,14 @@ impl BlockIndex {
     }
 }
 
+/// The word of a block that was given back.
+const fn closed(at: Tick) -> u32 {
+    CLOSED | (at.0 & !TOLD)
+}
+
 fn is_available(holder: Holder, now: Tick, reuse_after: u32) -> bool {
     match holder {
-        Holder::Nobody => true,
+        Holder::Nobody | Holder::Offered { .. } => true,
         Holder::Subscriber(_) => false,
         Holder::Closed(at) => now.since(at) >= reuse_after,
     }
@@ -152,5 +214,31 @@ mod tests {
         blocks.release(3, id(2));
         assert_eq!(blocks.read(3), Holder::Nobody);
         assert!(!blocks.claim(11, id(1), Tick(0), 0) && !blocks.is_available(11, Tick(0), 0));
+    }
+
+    #[test]
+    fn an_offer_is_granted_once_it_is_known_and_not_twice() {
+        let id = |n| SubscriberId::new(n).unwrap();
+        let blocks = BlockIndex::new(&mut Heap, 640).unwrap();
+        let offered = |is_acknowledged| Holder::Offered { is_acknowledged };
+        assert!(blocks.offer(3, Tick(10), 5) && !blocks.offer(3, Tick(10), 5));
+        assert_eq!(blocks.read(3), offered(false));
+        assert!(!blocks.claim_offered(3, id(1)));
+        blocks.acknowledge(3);
+        assert_eq!(blocks.read(3), offered(true));
+        assert!(blocks.claim_offered(3, id(1)) && !blocks.claim_offered(3, id(2)));
+        // What comes late changes nothing.
+        blocks.acknowledge(3);
+        assert!(!blocks.doubt(3) && !blocks.close_offered(3, Tick(10)));
+        blocks.withdraw(3);
+        assert_eq!(blocks.read(3), Holder::Subscriber(id(1)));
+        blocks.close(3, id(1), Tick(10));
+        assert!(!blocks.offer(3, Tick(14), 5) && blocks.offer(3, Tick(15), 5));
+        blocks.acknowledge(3);
+        assert!(blocks.doubt(3) && !blocks.claim_offered(3, id(2)), "another backup does not know");
+        assert!(blocks.close_offered(3, Tick(20)));
+        assert!(!blocks.claim(3, id(2), Tick(24), 5) && blocks.claim(3, id(2), Tick(25), 5));
+        // Whoever goes by nobody's knowledge takes what is offered, too.
+        assert!(blocks.offer(4, Tick(20), 5) && blocks.claim(4, id(2), Tick(20), 5));
     }
 }

@@ -77,12 +77,8 @@ impl Tables {
             self.blocks.close(block, id, now);
         }
         for &place in places.iter().filter(|place| !had.contains(place)) {
-            if let Holder::Subscriber(other) = self.blocks.read(word(place))
-                && other != id
-            {
-                let others: Vec<u16> = self.subscribers.blocks(other).filter(|held| *held != place).collect();
-                self.subscribers.set_blocks(other, &others);
-                self.blocks.close(word(place), other, now);
+            if self.blocks.read(word(place)) != Holder::Subscriber(id) {
+                self.take_block(word(place), place, now);
             }
             let _ = self.blocks.claim(word(place), id, now, 0);
         }
@@ -90,6 +86,22 @@ impl Tables {
             places.iter().copied().filter(|&place| self.blocks.read(word(place)) == Holder::Subscriber(id)).collect();
         self.subscribers.set_blocks_of(id, first, &places);
         self.changed_subscribers.set(id.get());
+    }
+
+    /// The other node offers the block with this word in the block index, which is at `place` of its address: nobody has it there.
+    /// Whoever has it here loses it.
+    pub fn copy_offer(&self, word: u32, place: u16, now: Tick) {
+        self.take_block(word, place, now);
+        let _ = self.blocks.offer(word, now, 0);
+    }
+
+    /// Whoever has a block loses it.
+    fn take_block(&self, word: u32, place: u16, now: Tick) {
+        if let Holder::Subscriber(other) = self.blocks.read(word) {
+            let others: Vec<u16> = self.subscribers.blocks(other).filter(|held| *held != place).collect();
+            self.subscribers.set_blocks(other, &others);
+            self.blocks.close(word, other, now);
+        }
     }
 }
 
@@ -131,6 +143,21 @@ mod tests {
         tables.give_blocks(first, 2, &[5], NOW);
         assert_eq!((places(&tables, first), places(&tables, second)), (vec![5], vec![]));
         assert_eq!(audit::check(&tables), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_the_other_node_offers_nobody_has() {
+        let tables = tables();
+        let (first, _) = admit(&tables, 1);
+        tables.give_blocks(first, 2, &[1, 3], NOW);
+        tables.copy_offer(5, 3, NOW);
+        tables.copy_offer(6, 4, NOW);
+        let offered = Holder::Offered { is_acknowledged: false };
+        assert_eq!((places(&tables, first), [5, 6].map(|word| tables.blocks.read(word))), (vec![1], [offered; 2]));
+        // And now somebody has one of them.
+        let (second, _) = admit(&tables, 2);
+        tables.give_blocks(second, 2, &[3], NOW);
+        assert_eq!((places(&tables, second), audit::check(&tables)), (vec![3], Vec::<String>::new()));
     }
 
     #[test]

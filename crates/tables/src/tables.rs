@@ -464,6 +464,11 @@ impl Tables {
         changed
     }
 
+    /// A connection of binding `id` is open from now on: a copy of the binding is worth more by that.
+    pub fn note_open(&self, id: BindingId) {
+        self.changed_bindings.set(id.get());
+    }
+
     /// The subscriber with this key.
     #[inline]
     #[must_use]
@@ -520,12 +525,20 @@ impl Tables {
         now: Tick,
     ) -> bool {
         let word = first.wrapping_add(u32::from(place));
-        if !self.blocks.claim(word, id, now, reuse_after) {
-            return false;
-        }
+        self.blocks.claim(word, id, now, reuse_after) && self.note_block(id, first, place, most)
+    }
+
+    /// The same, if the block is offered and the offer was acknowledged.
+    pub fn grant_offered_block(&self, id: SubscriberId, first: u32, place: u16, most: usize) -> bool {
+        let word = first.wrapping_add(u32::from(place));
+        self.blocks.claim_offered(word, id) && self.note_block(id, first, place, most)
+    }
+
+    /// A subscriber has a block that was claimed for it; or not, and then it goes back.
+    fn note_block(&self, id: SubscriberId, first: u32, place: u16, most: usize) -> bool {
         let noted = self.subscribers.add_block(id, first, place, most);
         if !noted {
-            self.blocks.release(word, id);
+            self.blocks.release(first.wrapping_add(u32::from(place)), id);
         }
         self.changed_subscribers.set(id.get());
         noted

@@ -6,12 +6,20 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
+#[cfg(feature = "tester")]
+mod cluster_demo;
+#[cfg(feature = "tester")]
+mod cluster_hosts;
+#[cfg(feature = "tester")]
+mod cluster_soak;
 mod cmd;
 #[cfg(feature = "tester")]
 mod demo;
 #[cfg(feature = "tester")]
 mod live;
 mod log;
+#[cfg(feature = "tester")]
+mod numbers;
 mod offline;
 #[cfg(feature = "tester")]
 mod soak;

@@ -13,7 +13,7 @@ use super::keys::Keys;
 use super::lookout::Lookout;
 use super::registration::Registrar;
 use super::transaction::transact;
-use crate::ownership::{Action, Event, Lease, Moment, Names, NodeValue, Revision};
+use crate::ownership::{Action, Event, LastHeard, Lease, Moment, Names, NodeValue, Revision};
 
 /// Who speaks.
 #[derive(Debug, Clone)]
@@ -28,6 +28,8 @@ pub struct Own {
     pub has_adopted: bool,
     /// `CLOCK_BOOTTIME`.
     pub clock: fn() -> Moment,
+    /// Learns when etcd has answered, by the same clock.
+    pub heard: Arc<LastHeard>,
 }
 
 /// What is wanted.
@@ -89,6 +91,8 @@ struct Shared {
     name: String,
     value: RefCell<NodeValue>,
     has_adopted: bool,
+    /// What the next key says of the life that begins with it.
+    began_bare: Cell<bool>,
     clock: fn() -> Moment,
     /// Of the key that is there, as far as is known.
     registered: Cell<Option<(Lease, Revision)>>,
@@ -106,11 +110,12 @@ impl Driver {
         let Self { etcd, own, mut wishes, events, fault } = self;
         let shared = Rc::new(Shared {
             keys: Keys::of(&etcd.cluster),
-            connection: Connection::new(etcd),
+            connection: Connection::new(etcd, move || own.heard.note((own.clock)())),
             names: RefCell::new(own.names),
             name: own.name,
             value: RefCell::new(own.value),
             has_adopted: own.has_adopted,
+            began_bare: Cell::new(!own.has_adopted),
             clock: own.clock,
             registered: Cell::default(),
             events,
@@ -145,7 +150,9 @@ impl Shared {
     async fn fulfil(&self, wish: Wish) {
         match wish {
             Wish::Act(Action::Register) => {
-                let value = self.value.borrow().clone();
+                // A process that has had a key may have got copies since.
+                self.began_bare.set(self.began_bare.get() && self.registered.get().is_none());
+                let value = self.said();
                 let event = self.registrar(&value).register().await;
                 let event = self.or_said(event).unwrap_or(Event::NotRegistered);
                 if let Event::Registered { lease, created, .. } = event {
@@ -154,7 +161,7 @@ impl Shared {
                 self.tell(event);
             }
             Wish::Act(Action::Renew(lease)) => {
-                let value = self.value.borrow().clone();
+                let value = self.said();
                 let event = self.registrar(&value).renew(lease).await;
                 self.or_said(event).into_iter().for_each(|event| self.tell(event));
             }
@@ -166,13 +173,19 @@ impl Shared {
             }
             Wish::Act(_) => {}
             Wish::Describe(value) => {
-                self.value.replace(value.clone());
+                self.value.replace(value);
                 if let Some((lease, created)) = self.registered.get() {
+                    let value = self.said();
                     let said = self.registrar(&value).describe(lease, created).await;
                     self.or_said(said);
                 }
             }
         }
+    }
+
+    /// What is said of the node.
+    fn said(&self) -> NodeValue {
+        NodeValue { began_bare: self.began_bare.get(), ..self.value.borrow().clone() }
     }
 
     fn registrar<'a>(&'a self, value: &'a NodeValue) -> Registrar<'a> {

@@ -46,14 +46,21 @@ pub enum EtcdError {
 /// The connection, for the tasks of one thread.
 pub(super) struct Connection {
     etcd: Etcd,
+    /// Called whenever a member says what it can say only while most members are there.
+    heard: Box<dyn Fn()>,
     /// Which endpoint is asked.
     place: Cell<usize>,
     client: RefCell<Option<Client>>,
 }
 
 impl Connection {
-    pub(super) fn new(etcd: Etcd) -> Self {
-        Self { etcd, place: Cell::new(0), client: RefCell::new(None) }
+    pub(super) fn new(etcd: Etcd, heard: impl Fn() + 'static) -> Self {
+        Self { etcd, heard: Box::new(heard), place: Cell::new(0), client: RefCell::new(None) }
+    }
+
+    /// A member has said something unasked.
+    pub(super) fn hear(&self) {
+        (self.heard)();
     }
 
     /// Asks the member at hand. One that does not answer as hoped for within `limit` is not asked again before the others.
@@ -69,7 +76,10 @@ impl Connection {
             self.leave(place);
         }
         match answer {
-            Ok(Ok(answer)) => Ok(answer),
+            Ok(Ok(answer)) => {
+                self.hear();
+                Ok(answer)
+            }
             Ok(Err(error)) => Err(EtcdError::Call { endpoint, error }),
             Err(_) => Err(EtcdError::Silent { endpoint, limit }),
         }

@@ -11,7 +11,9 @@ use super::connection::{Connection, EtcdError};
 use super::keys::{Key, Keys};
 use super::registration::revision;
 use super::wire::{Change, KeyValue, RangeRequest, WatchRequest};
-use crate::ownership::{Event, Names, Node, NodeState, NodeValue, Presence, Reading, SliceValue, ValueError};
+use crate::ownership::{
+    Epoch, Event, Names, Node, NodeState, NodeValue, Presence, Reading, SliceValue, ValueError, Wish, WishValue,
+};
 
 /// How long a read may take.
 pub(super) const LIMIT: Duration = Duration::from_millis(450);
@@ -56,6 +58,7 @@ impl Lookout<'_> {
             match self.seen(kv) {
                 Ok(Some(Event::NodeSeen(node, presence))) => reading.nodes.push((node, presence)),
                 Ok(Some(Event::SliceSeen(slice, assignment, at))) => reading.slices.push((slice, assignment, at)),
+                Ok(Some(Event::Wished(wish))) => reading.wishes.take(wish),
                 Ok(_) => {}
                 Err(error) => self.say(kv, &error),
             }
@@ -72,6 +75,7 @@ impl Lookout<'_> {
         loop {
             match timeout(SILENCE, watch.message()).await {
                 Ok(Ok(Some(response))) if !response.canceled => {
+                    self.connection.hear();
                     for change in &response.events {
                         self.hear(change, &mut known);
                     }
@@ -87,17 +91,26 @@ impl Lookout<'_> {
         let Some(kv) = &change.kv else { return };
         if change.is_gone() {
             known.remove(&kv.key);
-            if let Key::Node(name) = self.keys.parse(&kv.key)
-                && let Some(node) = self.names.borrow_mut().number(name)
-            {
-                (self.tell)(Event::NodeGone(node));
-            }
+            self.gone(&kv.key).into_iter().for_each(self.tell);
             return;
         }
         known.insert(kv.key.clone(), kv.mod_revision);
         match self.seen(kv) {
             Ok(event) => event.into_iter().for_each(self.tell),
             Err(error) => self.say(kv, &error),
+        }
+    }
+
+    /// What it says that a key is not there any more.
+    fn gone(&self, key: &[u8]) -> Option<Event> {
+        let number = |name: &str| self.names.borrow_mut().number(name);
+        match self.keys.parse(key) {
+            Key::Node(name) => Some(Event::NodeGone(number(name)?)),
+            Key::WishOfNode(name) => Some(Event::Wished(Wish::Drain(number(name)?, false))),
+            Key::WishOfSlice(slice) => Some(Event::Wished(Wish::Pin(slice, None))),
+            Key::WishOfState(slice) => Some(Event::Wished(Wish::Assume(slice, None))),
+            Key::WishToHold => Some(Event::Wished(Wish::Hold(false))),
+            Key::Slice(_) | Key::Other => None,
         }
     }
 
@@ -118,12 +131,28 @@ impl Lookout<'_> {
                 let value = NodeValue::parse(&kv.value)?;
                 let node: Node = names.number(name).ok_or(ValueError::Nodes)?;
                 let created = revision(kv.create_revision);
-                Some(Event::NodeSeen(node, Presence { created, is_serving: value.state == NodeState::Serving }))
+                let [is_serving, is_draining] =
+                    [NodeState::Serving, NodeState::Draining].map(|state| value.state == state);
+                let NodeValue { weight, began_bare, .. } = value;
+                Some(Event::NodeSeen(node, Presence { created, is_serving, is_draining, weight, began_bare }))
             }
             Key::Slice(slice) => {
                 let assignment = SliceValue::parse(&kv.value)?.assignment(names)?;
                 Some(Event::SliceSeen(slice, assignment, revision(kv.mod_revision)))
             }
+            Key::WishOfNode(name) => {
+                let node = names.number(name).ok_or(ValueError::Nodes)?;
+                Some(Event::Wished(Wish::Drain(node, WishValue::parse(&kv.value)?.drain)))
+            }
+            Key::WishOfSlice(slice) => {
+                let node = WishValue::parse(&kv.value)?.node.and_then(|name| names.number(&name));
+                Some(Event::Wished(Wish::Pin(slice, node)))
+            }
+            Key::WishOfState(slice) => {
+                let epoch = WishValue::parse(&kv.value)?.epoch.map(Epoch);
+                Some(Event::Wished(Wish::Assume(slice, epoch)))
+            }
+            Key::WishToHold => Some(Event::Wished(Wish::Hold(WishValue::parse(&kv.value)?.hold))),
             Key::Other => None,
         })
     }

@@ -7,6 +7,7 @@
 //! /tombolo/<cluster>/secret         64 hexadecimal digits
 //! /tombolo/<cluster>/nodes/<name>   ownership::NodeValue, under the node's lease
 //! /tombolo/<cluster>/slices/<nnnn>  ownership::SliceValue
+//! /tombolo/<cluster>/wishes/...      ownership::WishValue, written by operators: nodes/<name>, slices/<nnnn>, assumed/<nnnn>, held
 //! ```
 //!
 //! Each call has a time limit, and who does not answer within it is asked no more before all others were: a member that is dead, or cut
@@ -22,6 +23,7 @@ mod lookout;
 mod registration;
 mod shape;
 mod transaction;
+mod wanted;
 mod wire;
 
 pub use adapter::{Adapter, Driver, Own};
@@ -29,3 +31,4 @@ pub use client::CallError;
 pub use connection::{Etcd, EtcdError};
 pub use credentials::Credentials;
 pub use shape::{Contents, Secret, Shape, ShapeError, found, init, read_all};
+pub use wanted::{Wanted, want};

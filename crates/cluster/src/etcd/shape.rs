@@ -1,5 +1,6 @@
 //! What `tombolo cluster init` writes once, and all of what there is, for whoever asks for once.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -8,7 +9,7 @@ use super::client::{CallError, Client};
 use super::connection::{Connection, Etcd, EtcdError};
 use super::keys::{Key, Keys};
 use super::wire::{Compare, KeyValue, RangeRequest, RequestOp, TxnRequest};
-use crate::ownership::{NodeValue, Revision, SliceValue, ValueError};
+use crate::ownership::{NodeValue, Revision, SliceValue, ValueError, WishValue};
 
 /// The version of the keys that this software knows.
 const SCHEMA: u32 = 1;
@@ -36,6 +37,12 @@ pub struct Contents {
     pub nodes: Vec<(String, Revision, NodeValue)>,
     /// Slices by their numbers.
     pub slices: Vec<(u16, SliceValue)>,
+    /// The names of nodes that are to be drained.
+    pub drained: BTreeSet<String>,
+    /// Slices, and the names of the nodes that are to own them.
+    pub pins: BTreeMap<u16, String>,
+    /// Nothing is to move for the sake of balance.
+    pub is_held: bool,
 }
 
 /// There is no shape.
@@ -132,7 +139,12 @@ fn take(keys: &Keys, kv: &KeyValue, contents: &mut Contents) -> Result<(), Value
             contents.nodes.push((name.to_owned(), created, NodeValue::parse(&kv.value)?));
         }
         Key::Slice(slice) => contents.slices.push((slice, SliceValue::parse(&kv.value)?)),
-        Key::Other => {}
+        Key::WishOfNode(name) if WishValue::parse(&kv.value)?.drain => contents.drained.extend([name.to_owned()]),
+        Key::WishOfSlice(slice) => {
+            contents.pins.extend(WishValue::parse(&kv.value)?.node.map(|node| (slice, node)));
+        }
+        Key::WishToHold => contents.is_held = WishValue::parse(&kv.value)?.hold,
+        Key::WishOfNode(_) | Key::WishOfState(_) | Key::Other => {}
     }
     Ok(())
 }
@@ -144,9 +156,9 @@ fn parse(secret: &[u8]) -> Option<Secret> {
 }
 
 /// Asks each member in turn, until one answers.
-fn once<T>(etcd: &Etcd, ask: impl AsyncFn(Client) -> Result<T, CallError>) -> Result<T, ShapeError> {
+pub(super) fn once<T>(etcd: &Etcd, ask: impl AsyncFn(Client) -> Result<T, CallError>) -> Result<T, ShapeError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let connection = Connection::new(etcd.clone());
+    let connection = Connection::new(etcd.clone(), || ());
     runtime.block_on(async {
         let mut failed = EtcdError::Nowhere;
         for _ in &etcd.endpoints {

@@ -75,6 +75,17 @@ pub(super) struct PutRequest {
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct PutResponse {}
 
+/// A key is removed.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct DeleteRangeRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    key: Vec<u8>,
+}
+
+/// There is none any more.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct DeleteRangeResponse {}
+
 /// What must hold for a transaction.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Compare {
@@ -101,7 +112,7 @@ enum Revision {
 /// A step of a transaction.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct RequestOp {
-    #[prost(oneof = "Request", tags = "1, 2")]
+    #[prost(oneof = "Request", tags = "1, 2, 3")]
     request: Option<Request>,
 }
 
@@ -111,12 +122,14 @@ enum Request {
     Range(RangeRequest),
     #[prost(message, tag = "2")]
     Put(PutRequest),
+    #[prost(message, tag = "3")]
+    DeleteRange(DeleteRangeRequest),
 }
 
 /// What came of a step.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ResponseOp {
-    #[prost(oneof = "Response", tags = "1, 2")]
+    #[prost(oneof = "Response", tags = "1, 2, 3")]
     response: Option<Response>,
 }
 
@@ -126,6 +139,8 @@ enum Response {
     Range(RangeResponse),
     #[prost(message, tag = "2")]
     Put(PutResponse),
+    #[prost(message, tag = "3")]
+    DeleteRange(DeleteRangeResponse),
 }
 
 /// A transaction.
@@ -271,6 +286,10 @@ impl RequestOp {
     pub(super) fn put(key: String, value: Vec<u8>, lease: i64) -> Self {
         Self { request: Some(Request::Put(PutRequest { key: key.into(), value, lease })) }
     }
+
+    pub(super) fn remove(key: String) -> Self {
+        Self { request: Some(Request::DeleteRange(DeleteRangeRequest { key: key.into() })) }
+    }
 }
 
 impl TxnResponse {
@@ -317,6 +336,7 @@ mod tests {
         let compares = b"\x0a\x09\x08\x03\x10\x01\x1a\x01n\x28\x07\x0a\x07\x10\x02\x1a\x01s\x30\x00";
         let steps = b"\x12\x0a\x12\x08\x0a\x01s\x12\x01v\x18\x05\x1a\x05\x0a\x03\x0a\x01n";
         assert_eq!(txn.encode_to_vec(), [compares.as_slice(), steps].concat());
+        assert_eq!(RequestOp::remove("k".to_owned()).encode_to_vec(), b"\x1a\x03\x0a\x01k");
         assert_eq!(WatchRequest::of("/t/", 9).encode_to_vec(), b"\x0a\x0c\x0a\x03/t/\x12\x03/t0\x18\x09");
     }
 

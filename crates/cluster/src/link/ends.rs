@@ -8,11 +8,12 @@ use tombolo_engine::Plan;
 use tombolo_tables::Tables;
 
 use super::frame::{Frame, Hello};
+use super::kept::Kept;
 use super::returns::Returns;
 use super::standing::Standings;
 use super::stream::{Stream, StreamError};
 use super::terms::Terms;
-use super::{COPY_LASTS, Surroundings};
+use super::{COPY_LASTS, SILENCE, Surroundings};
 use crate::replica::{Applier, Purpose, Sender, View};
 
 /// What all connections from owners have in common.
@@ -30,6 +31,21 @@ pub struct Incoming {
     pub around: Arc<dyn Surroundings>,
     /// The copies, by the numbers of owners.
     pub(super) copies: Mutex<BTreeMap<u8, Arc<Mutex<Copy>>>>,
+    /// What this node has handed over.
+    pub(super) kept: Mutex<Kept>,
+    /// Successors that have spoken as such, by slices.
+    pub(super) successors: Mutex<BTreeMap<u16, Successor>>,
+}
+
+/// Who owns a slice that this node hands over, as it says itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Successor {
+    /// The slice.
+    pub slice: u16,
+    /// Its epoch by now.
+    pub epoch: u32,
+    /// The number of the node.
+    pub node: u8,
 }
 
 /// What one owner has, here.
@@ -64,7 +80,8 @@ impl Incoming {
         standings: Arc<Standings>,
         around: Arc<dyn Surroundings>,
     ) -> Self {
-        Self { terms, tables, sender, standings, around, copies: Mutex::default() }
+        let (copies, kept, successors) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { terms, tables, sender, standings, around, copies, kept, successors }
     }
 
     /// Whether there is a copy of all that a node has: up to date, or as it was when the node could no more be
@@ -73,6 +90,41 @@ impl Incoming {
     pub fn has_copy(&self, node: u8) -> bool {
         let copy = lock(&self.copies).get(&node).cloned();
         copy.is_some_and(|copy| lock(&copy).is_usable())
+    }
+
+    /// Whether there is a whole copy of a slice, whose owner this node is as of this epoch; where owners are agreed on.
+    #[must_use]
+    pub fn holds(&self, slice: u16, node: u8, epoch: u32) -> bool {
+        let copy = lock(&self.copies).get(&node).cloned();
+        let is_copied = copy.is_some_and(|copy| {
+            let held = lock(&copy);
+            held.is_usable() && held.applier.has(slice, epoch)
+        });
+        is_copied || self.keeps(slice, epoch)
+    }
+
+    /// This node has handed a slice over to `node`, which owns it as of this epoch: what there is here of it is a whole copy.
+    pub fn keep(&self, slice: u16, node: u8, epoch: u32) {
+        lock(&self.kept).keep(slice, node, epoch, Instant::now());
+    }
+
+    /// Whether what there is of a slice is what this node had when it handed it over, and a whole copy as of this epoch.
+    #[must_use]
+    pub fn keeps(&self, slice: u16, epoch: u32) -> bool {
+        lock(&self.kept).has(slice, epoch, Instant::now())
+    }
+
+    /// What there was of some slices is here no more.
+    pub fn lose(&self, is_lost: impl Fn(u16) -> bool) {
+        lock(&self.kept).lose(&is_lost);
+        let copies: Vec<_> = lock(&self.copies).values().cloned().collect();
+        copies.iter().for_each(|copy| lock(copy).applier.lose(&is_lost));
+    }
+
+    /// Who has said since the last time that it owns a slice which this node hands over to it.
+    #[must_use]
+    pub fn take_successors(&self) -> Vec<Successor> {
+        std::mem::take(&mut *lock(&self.successors)).into_values().collect()
     }
 
     /// The copy of what a node has, for a connection that begins; and the number of the connection.
@@ -105,7 +157,9 @@ impl Incoming {
 
 impl Copy {
     pub(super) fn is_usable(&self) -> bool {
-        self.applier.is_complete() && self.ended.is_none_or(|ended| ended.elapsed() < COPY_LASTS)
+        // The owner may have been silent before.
+        let lasts = COPY_LASTS - SILENCE;
+        self.applier.is_complete() && self.ended.is_none_or(|ended| ended.elapsed() < lasts)
     }
 
     /// Whether the owner lacks something that is here: its tables, or what was made in its place.

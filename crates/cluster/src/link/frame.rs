@@ -10,11 +10,17 @@
 //! applied  number of the batch (8)
 //! alive    nothing
 //! vouch    nothing: none of the other end's slices was taken over by this one. Where nodes agree on who has which
+//! took     slices of the other end that this one took over and has, one at least, in order, each: number (2), epoch (4)
+//! ask      a number of the owner's (8): will this backup take over none of its slices for 2 s? From owners without a lease
+//! promise  the same number (8): it will not, from when it was asked
 //! ```
 //!
 //! Numbers are little-endian. Two nodes speak the lower one of their versions; each knows its own and the one
 //! before.
 
+use tombolo_engine::mapping::slices::MOST_SLICES;
+
+use super::taken::Taken;
 use crate::replica::{BATCH_BYTES, ServiceName};
 
 /// This version of the protocol, and the first one.
@@ -64,6 +70,9 @@ pub(super) enum Frame<'b> {
     Applied(u64),
     Alive,
     Vouch,
+    Took(Vec<Taken>),
+    Ask(u64),
+    Promise(u64),
 }
 
 impl Frame<'_> {
@@ -76,6 +85,9 @@ impl Frame<'_> {
             Self::Applied(_) => 5,
             Self::Alive => 6,
             Self::Vouch => 7,
+            Self::Took(_) => 8,
+            Self::Ask(_) => 9,
+            Self::Promise(_) => 10,
         }
     }
 
@@ -90,8 +102,9 @@ impl Frame<'_> {
             }
             Self::Refusal(words) => out.extend(words.bytes().take(1000)),
             Self::Batch(batch) => out.extend(*batch),
-            Self::Applied(number) => out.extend(number.to_le_bytes()),
+            Self::Applied(number) | Self::Ask(number) | Self::Promise(number) => out.extend(number.to_le_bytes()),
             Self::Alive | Self::Vouch => {}
+            Self::Took(taken) => taken.iter().for_each(|taken| taken.emit(out)),
         }
         finish(out, start);
     }
@@ -115,16 +128,20 @@ impl Frame<'_> {
             },
             3 => Frame::Refusal(String::from_utf8_lossy(body).into_owned()),
             4 => Frame::Batch(body),
-            5 => {
-                let number = body.try_into().map_err(|_| FrameError("what it has applied"))?;
-                Frame::Applied(u64::from_le_bytes(number))
-            }
+            5 => Frame::Applied(number(body).ok_or(FrameError("what it has applied"))?),
             6 if body.is_empty() => Frame::Alive,
             7 if body.is_empty() => Frame::Vouch,
+            8 => Frame::Took(parse_taken(body).ok_or(FrameError("which slices it took over"))?),
+            9 => Frame::Ask(number(body).ok_or(FrameError("what it asks for"))?),
+            10 => Frame::Promise(number(body).ok_or(FrameError("what it promises"))?),
             _ => return Err(FrameError("a frame of an unknown kind")),
         };
         Ok(Some((frame, HEADER + length)))
     }
+}
+
+fn number(body: &[u8]) -> Option<u64> {
+    body.try_into().ok().map(u64::from_le_bytes)
 }
 
 /// Begins a frame with a batch that is appended next; its place.
@@ -196,6 +213,26 @@ impl Hello {
     }
 }
 
+impl Taken {
+    fn emit(self, out: &mut Vec<u8>) {
+        out.extend(self.slice.to_le_bytes());
+        out.extend(self.epoch.to_le_bytes());
+    }
+}
+
+/// In order, so that none is named twice.
+fn parse_taken(body: &[u8]) -> Option<Vec<Taken>> {
+    let (records, rest) = body.as_chunks::<6>();
+    let of = |&[a, b, c, d, e, f]: &[u8; 6]| Taken {
+        slice: u16::from_le_bytes([a, b]),
+        epoch: u32::from_le_bytes([c, d, e, f]),
+    };
+    let taken: Vec<Taken> = records.iter().map(of).collect();
+    let can_be = |taken: &Taken| taken.slice < MOST_SLICES && taken.epoch > 0;
+    let is_right = !taken.is_empty() && rest.is_empty() && taken.iter().all(can_be);
+    (is_right && taken.is_sorted_by(|former, next| former.slice < next.slice)).then_some(taken)
+}
+
 fn put_text(out: &mut Vec<u8>, text: &str) {
     let length = u8::try_from(text.len()).unwrap_or(u8::MAX);
     out.push(length);
@@ -232,6 +269,10 @@ mod tests {
         }
     }
 
+    fn taken(slice: u16, epoch: u32) -> Taken {
+        Taken { slice, epoch }
+    }
+
     #[test]
     fn what_is_said_is_understood() {
         let frames = [
@@ -243,6 +284,11 @@ mod tests {
             Frame::Batch(&[1, 2, 3]),
             Frame::Applied(9),
             Frame::Alive,
+            Frame::Vouch,
+            Frame::Took(vec![taken(0, 1), taken(7, 300), taken(255, u32::MAX)]),
+            Frame::Took((0..256).map(|slice| taken(slice, 2)).collect()),
+            Frame::Ask(77),
+            Frame::Promise(78),
         ];
         let mut said = Vec::new();
         frames.iter().for_each(|frame| frame.emit(&mut said));
@@ -258,7 +304,17 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        for bytes in [&[9, 0, 0, 0][..], &[6, 1, 0, 0], &[6, 0, 1, 0, 0], &[5, 0, 1, 0, 0], &[4, 0, 255, 255]] {
+        let frames = [
+            &[11, 0, 0, 0][..],
+            &[6, 1, 0, 0],
+            &[6, 0, 1, 0, 0],
+            &[5, 0, 1, 0, 0],
+            &[4, 0, 255, 255],
+            &[9, 0, 0, 0],
+            &[9, 0, 9, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
+            &[10, 0, 7, 0, 1, 2, 3, 4, 5, 6, 7],
+        ];
+        for bytes in frames {
             assert!(Frame::parse(bytes).is_err(), "{bytes:?}");
         }
         let mut said = Vec::new();
@@ -267,6 +323,29 @@ mod tests {
             let mut changed = said.clone();
             changed[at] = to;
             assert!(Frame::parse(&changed).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn slices_that_cannot_have_been_taken_over_are_refused() {
+        let said = |taken: &[Taken]| {
+            let mut said = Vec::new();
+            Frame::Took(taken.to_vec()).emit(&mut said);
+            said
+        };
+        let right = said(&[taken(1, 2), taken(3, 4)]);
+        assert_eq!(right, [8, 0, 12, 0, 1, 0, 2, 0, 0, 0, 3, 0, 4, 0, 0, 0]);
+        assert!(Frame::parse(&right).is_ok());
+        let twice: Vec<Taken> = (0..300).map(|slice| taken(slice % 256, 2)).collect();
+        let wrong: [&[Taken]; 6] =
+            [&[], &[taken(1, 0)], &[taken(256, 1)], &[taken(1, 2), taken(1, 2)], &[taken(3, 2), taken(1, 2)], &twice];
+        for taken in wrong {
+            assert_eq!(Frame::parse(&said(taken)), Err(FrameError("which slices it took over")), "{taken:?}");
+        }
+        for length in [1, 5, 7, 11] {
+            let mut cut = right.clone();
+            cut[2] = length;
+            assert!(Frame::parse(&cut).is_err(), "{length} bytes");
         }
     }
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::ends::{Copy, Ended, Failure, Incoming, Outgoing, lock, say};
 use super::frame::{self, Frame, Hello, VERSION};
 use super::stream::{Stream, StreamError};
+use super::took::{self, Told};
 use super::{CopyingState, PERIOD};
 use crate::replica::{Applier, Lacking, Purpose, Sender, To, View};
 
@@ -50,11 +51,12 @@ fn give_until_it_serves(
     let lacking = if hello.has_lost { Lacking::Everything } else { Lacking::New };
     lock(&incoming.sender).give_back(node, lacking, view);
     let mut out = Vec::new();
-    let mut serves_since = None;
+    let (mut serves_since, mut told) = (None, Told::default());
     while !around.is_over() && std::sync::Arc::ptr_eq(&plan, &around.plan()) {
         if lock(copy).connection != connection {
             return Ok(false);
         }
+        told.tell(node, view.cluster(), stream)?;
         out.clear();
         let now = around.now();
         let is_done = {
@@ -152,7 +154,12 @@ pub(super) fn take(outgoing: &Outgoing, node: u8, view: View<'_>, stream: &mut S
                     break;
                 }
                 Frame::Refusal(words) => return Err(Ended::Said(words)),
+                Frame::Took(taken) => {
+                    let heard = took::hear(&outgoing.standings, node, taken, view.cluster());
+                    heard.map_err(|unknown| Ended::Said(unknown.to_string()))?;
+                }
                 Frame::Hello(_) | Frame::Applied(_) | Frame::Vouch | Frame::Alive => {}
+                Frame::Ask(_) | Frame::Promise(_) => {}
             }
         }
         if let Some(number) = applied {

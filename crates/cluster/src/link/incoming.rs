@@ -4,12 +4,13 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::ends::{Copy, Failure, Incoming, lock, say};
+use super::ends::{Copy, Failure, Incoming, Successor, lock, say};
 use super::frame::{self, Frame, Held, Hello, VERSION};
 use super::giving_back;
 use super::standing::CopyingState;
 use super::stream::{Stream, StreamError};
 use super::terms;
+use super::took::{self, Told};
 use super::{HANDSHAKE, PERIOD};
 use crate::replica::{Applied, Refused, View};
 
@@ -21,8 +22,10 @@ const MOST: usize = 64;
 const AT_ONCE: usize = 16;
 /// So much later than the owner this node may hear that it has the copy of a slice.
 const HEARSAY: Duration = Duration::from_millis(300);
-/// How often an owner is told that none of its slices was taken over.
-const VOUCHING: Duration = Duration::from_millis(500);
+/// How often an owner is told that none of its slices was taken over. That it hears nothing is told by this.
+const VOUCHING: Duration = Duration::from_millis(250);
+/// So much later than this node an owner may begin a copy anew that was lost here.
+const BEGINNING: Duration = Duration::from_secs(1);
 
 /// Takes connections until the gateway ends. `spawn` starts a thread for each.
 pub fn receive(
@@ -69,6 +72,7 @@ fn serve(incoming: &Incoming, socket: TcpStream) {
     };
     let (copy, connection) = incoming.copy_of(node, &hello);
     let failure = follow(incoming, node, &hello, &copy, connection, &mut stream).err();
+    lock(&incoming.kept).break_off(node);
     let mut held = lock(&copy);
     if held.connection == connection {
         held.ended = Some(Instant::now());
@@ -127,8 +131,11 @@ fn follow(
         let what = || format!("there is no service {} here: what it has is not copied", unknown.join(", "));
         copying.faults[1] = (!unknown.is_empty()).then(what);
     });
+    // What an earlier connection has not taken was promised to whoever was there then.
+    let promises = around.promises();
+    let _ = promises.and_then(|promises| promises.take_promised(node));
     let mut since = Instant::now();
-    let mut vouched = None;
+    let (mut vouched, mut told, mut lacking) = (None, Told::default(), None);
     while !around.is_over() && Arc::ptr_eq(&plan, &around.plan()) {
         let has_heard = stream.pump()?;
         if view.cluster().has_acted_for(node) && view.cluster().serves(node.into()) {
@@ -148,23 +155,37 @@ fn follow(
             say(stream, &Frame::Vouch)?;
             vouched = Some(Instant::now());
         }
+        told.tell(node, view.cluster(), stream)?;
+        if let Some(number) = promises.and_then(|promises| promises.take_promised(node)) {
+            say(stream, &Frame::Promise(number))?;
+        }
         let mut applied = None;
         let mut is_empty = true;
         for _ in 0..AT_ONCE {
             let Some(frame) = stream.next().map_err(StreamError::from)? else { break };
             is_empty = false;
-            let Frame::Batch(batch) = frame else { continue };
-            let apply = || {
+            let batch = match frame {
+                Frame::Batch(batch) => batch,
+                Frame::Took(taken) => {
+                    let heard = took::hear(&incoming.standings, node, taken, view.cluster());
+                    heard.map_err(|unknown| Failure::Refused(unknown.to_string()))?;
+                    continue;
+                }
+                Frame::Ask(number) => {
+                    promises.into_iter().for_each(|promises| promises.hear_asked(node, number));
+                    continue;
+                }
+                _ => continue,
+            };
+            let once = || {
                 let mut copy = lock(copy);
                 if copy.connection != connection {
                     return Ok(None);
                 }
-                let has_acted = view.cluster().has_acted_for(node);
-                let epochs = |slice| view.cluster().epoch_of(slice);
-                let number = copy.applier.apply(batch, view, &epochs, around.now(), has_acted)?;
+                let number = apply(incoming, node, view, &mut copy, batch)?;
                 Ok(Some((number, copy.applier.applied(), copy.applier.is_complete())))
             };
-            match once_heard_of(view, apply).map_err(|refused| Failure::Refused(refused.to_string()))? {
+            match once_heard_of(view, once).map_err(|refused| Failure::Refused(refused.to_string()))? {
                 Some(done) => applied = Some(done),
                 None => return Ok(()),
             }
@@ -174,10 +195,37 @@ fn follow(
             note(incoming, node, counts, is_complete);
         }
         if is_empty && !has_heard {
+            let mut copy = lock(copy);
+            if copy.connection == connection
+                && copy.applier.lacks_beginning(view, &|slice| view.cluster().epoch_of(slice))
+            {
+                if lacking.get_or_insert_with(Instant::now).elapsed() > BEGINNING {
+                    copy.applier.begin_anew();
+                    return Ok(());
+                }
+            } else {
+                lacking = None;
+            }
+            drop(copy);
             std::thread::sleep(PERIOD);
         }
     }
     Ok(())
+}
+
+/// Applies a batch. What this node has handed over was served by, and gives way to the copy that begins.
+fn apply(incoming: &Incoming, node: u8, view: View<'_>, copy: &mut Copy, batch: &[u8]) -> Result<u64, Refused> {
+    let now = incoming.around.now();
+    let has_served = view.cluster().has_acted_for(node) || lock(&incoming.kept).is_any(node);
+    let epochs = |slice| view.cluster().epoch_of(slice);
+    let applied = copy.applier.apply(batch, view, &epochs, now, has_served);
+    let claimed = copy.applier.take_claimed().into_iter();
+    lock(&incoming.successors).extend(claimed.map(|(slice, epoch)| (slice, Successor { slice, epoch, node })));
+    let reached = lock(&incoming.kept).give_way(node, &copy.applier);
+    if !reached.is_empty() {
+        copy.applier.end_serving(|slice| reached.contains(&slice), view, now);
+    }
+    applied
 }
 
 /// Applies a batch, of a slice of which this node may not have heard yet that it has the copy.

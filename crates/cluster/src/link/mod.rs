@@ -1,5 +1,6 @@
 //! The connections on which tables are copied: TCP, TLS 1.3, both ends certified by the cluster's own
-//! authority. A node has one to each of its backups, and one from each node whose backup it is.
+//! authority. A node has one to each of its backups, and one from each node whose backup it is; and one to each node from which it
+//! took slices over, as long as that may not know.
 //!
 //! ```text
 //! owner -> backup   hello     versions, incarnation, sizes of its tables, its name, its services
@@ -13,6 +14,14 @@
 //! owner -> backup   batch, batch ...
 //! backup -> owner   applied: the number of the last batch
 //! both              alive, where there was nothing else for a second
+//!
+//! (where nodes agree on who has which slice)
+//! backup -> owner   vouch     it has taken over nothing
+//! both              took      what it has taken over from the other end, as long as that may not know
+//!
+//! (where etcd does not answer)
+//! owner -> backup   ask: a number
+//! backup -> owner   promise: the same number          if it will take over nothing for 2 s
 //! ```
 //!
 //! A certificate is for the name of its node: whoever has another one cannot speak for it.
@@ -21,17 +30,23 @@ mod ends;
 mod frame;
 mod giving_back;
 mod incoming;
+mod kept;
 mod outgoing;
+mod promises;
 mod returns;
 mod standing;
 mod stream;
+mod taken;
 mod terms;
+mod took;
 
-pub use ends::{Incoming, Outgoing};
+pub use ends::{Incoming, Outgoing, Successor};
 pub use incoming::receive;
 pub use outgoing::send;
+pub use promises::Promises;
 pub use returns::Returns;
 pub use standing::{Copying, CopyingState, Standings};
+pub use taken::Taken;
 pub use terms::{Terms, TermsError};
 
 use std::sync::Arc;
@@ -53,7 +68,7 @@ const PERIOD: Duration = Duration::from_millis(1);
 /// From a connection that failed to the next one.
 const PAUSE: Duration = Duration::from_millis(500);
 /// A copy that is older was overtaken by what the owner did since: it is made anew.
-const COPY_LASTS: Duration = Duration::from_secs(60);
+const COPY_LASTS: Duration = Duration::from_secs(tombolo_engine::cluster::COPY_LASTS as u64);
 
 /// What the threads of connections have around them.
 pub trait Surroundings: std::fmt::Debug + Send + Sync {
@@ -63,4 +78,8 @@ pub trait Surroundings: std::fmt::Debug + Send + Sync {
     fn now(&self) -> Tick;
     /// The gateway ends.
     fn is_over(&self) -> bool;
+    /// What agents ask of each other, where nodes agree on who has which slice.
+    fn promises(&self) -> Option<&Promises> {
+        None
+    }
 }

@@ -13,6 +13,7 @@ use super::giving_back;
 use super::standing::CopyingState;
 use super::stream::{Stream, StreamError};
 use super::terms::TermsError;
+use super::took::{self, Told, UnknownSlice};
 use super::{CONNECT, HANDSHAKE, PAUSE, PERIOD};
 use crate::replica::{Start, To, View};
 
@@ -36,14 +37,21 @@ enum Failure {
     Version(SocketAddr, u16),
     #[error("{0} says that it has what it was not sent")]
     Acknowledged(SocketAddr),
+    #[error("{0} makes no sense: {1}")]
+    Took(SocketAddr, UnknownSlice),
+    #[error("{0} promises what it was not asked for")]
+    Promised(SocketAddr),
 }
 
-/// Copies to the backup with this number and name, which listens at `address`, until the gateway ends.
+/// Copies to the backup with this number and name, which listens at `address`, until the gateway ends; and tells it which of its slices
+/// this node took over.
 pub fn send(outgoing: &Outgoing, node: u8, name: &str, address: SocketAddr) {
     let around = &outgoing.around;
     while !around.is_over() {
         let plan = around.plan();
-        if View::of(&plan).is_some_and(|view| view.cluster().is_agreed() && !view.copies_to(node)) {
+        let is_idle =
+            |view: View<'_>| view.cluster().is_agreed() && !view.copies_to(node) && !view.cluster().has_deposed(node);
+        if View::of(&plan).is_some_and(is_idle) {
             std::thread::sleep(PERIOD * 10);
             continue;
         }
@@ -100,6 +108,7 @@ fn connect(outgoing: &Outgoing, node: u8, name: &str, address: SocketAddr) -> Re
     let start = outgoing.lock().connect(node, has_copy, view);
     standings.change(node, |copying| {
         copying.to = if start == Start::Whole { CopyingState::Copying } else { CopyingState::Complete };
+        copying.heard = Some(Instant::now());
         copying.faults[0] = None;
     });
     copy(outgoing, node, address, &plan, &mut stream)
@@ -116,15 +125,26 @@ fn copy(
     let Some(view) = View::of(plan) else { return Ok(()) };
     let epochs = |slice| view.cluster().epoch_of(slice);
     let mut sent: VecDeque<(u64, Instant)> = VecDeque::new();
+    let mut told = Told::default();
     let mut out = Vec::new();
     let mut number = 0;
+    // What was to be asked before is too old by now.
+    let promises = outgoing.around.promises();
+    let _ = promises.and_then(|promises| promises.take_asked(node));
+    let mut asked = None;
     while !outgoing.around.is_over() && Arc::ptr_eq(plan, &outgoing.around.plan()) {
+        told.tell(node, view.cluster(), stream).map_err(over)?;
         let now = outgoing.around.now();
         out.clear();
+        if let Some(number) = promises.and_then(|promises| promises.take_asked(node)) {
+            Frame::Ask(number).emit(&mut out);
+            asked = Some(number);
+        }
         {
             let mut sender = outgoing.lock();
             sender.collect(view);
             sender.classify(ROUNDS, now);
+            sender.offer(ROUNDS, view, now);
             for _ in 0..if stream.has_room() { AT_ONCE } else { 0 } {
                 let start = frame::begin_batch(&mut out);
                 if !sender.fill(To::Backup(node), view, &epochs, now, &mut out) {
@@ -140,6 +160,9 @@ fn copy(
             stream.say(&out).map_err(|error| over(error.into()))?;
         }
         let has_heard = stream.pump().map_err(over)?;
+        if has_heard {
+            outgoing.standings.change(node, |copying| copying.heard = Some(Instant::now()));
+        }
         while let Some(frame) = stream.next().map_err(|error| over(error.into()))? {
             match frame {
                 Frame::Applied(number) => {
@@ -150,8 +173,19 @@ fn copy(
                 }
                 Frame::Refusal(words) => return Err(Failure::Refused(address, words)),
                 Frame::Vouch => outgoing.standings.change(node, |copying| copying.vouched = Some(Instant::now())),
+                Frame::Took(taken) => {
+                    let heard = took::hear(&outgoing.standings, node, taken, view.cluster());
+                    heard.map_err(|unknown| Failure::Took(address, unknown))?;
+                }
+                // Whoever is not asked by this connection has promised nothing to this process.
+                Frame::Promise(number) if asked.is_none_or(|asked| number > asked) => {
+                    return Err(Failure::Promised(address));
+                }
+                Frame::Promise(number) => {
+                    promises.into_iter().for_each(|promises| promises.hear_promised(node, number));
+                }
                 Frame::Alive => {}
-                Frame::Hello(_) | Frame::Welcome { .. } | Frame::Batch(_) => {}
+                Frame::Hello(_) | Frame::Welcome { .. } | Frame::Batch(_) | Frame::Ask(_) => {}
             }
         }
         note(outgoing, node, out.len(), sent.front().map(|(_, at)| *at));

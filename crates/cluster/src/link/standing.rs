@@ -1,8 +1,10 @@
 //! How copying stands with each node, for whoever asks.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use super::taken::Taken;
 use crate::replica::Applied;
 
 /// How a copy stands.
@@ -48,6 +50,8 @@ pub struct Copying {
     pub sent_bytes: u64,
     /// Microseconds since the oldest batch was sent that it has not acknowledged; 0 if it has all.
     pub lag: u64,
+    /// When it said anything last, if only that it is alive.
+    pub heard: Option<Instant>,
     /// When it last said that it has taken over none of this node's slices, where nodes agree on who has which.
     pub vouched: Option<Instant>,
     /// Of that node's slices, to this one.
@@ -62,19 +66,33 @@ pub struct Copying {
 
 /// How copying stands with all nodes, by their numbers.
 #[derive(Debug, Default)]
-pub struct Standings(Mutex<Vec<Copying>>);
+pub struct Standings {
+    copying: Mutex<Vec<Copying>>,
+    /// What each node said last that it took over from this one, since somebody asked.
+    taken: Mutex<BTreeMap<u8, Vec<Taken>>>,
+}
 
 impl Standings {
     /// Of so many nodes, with none of which anything is copied yet.
     #[must_use]
     pub fn of(nodes: usize) -> Self {
-        Self(Mutex::new(vec![Copying::default(); nodes]))
+        Self { copying: Mutex::new(vec![Copying::default(); nodes]), ..Self::default() }
     }
 
     /// With all of them.
     #[must_use]
     pub fn all(&self) -> Vec<Copying> {
         self.lock().clone()
+    }
+
+    /// What nodes said, since this was asked last, that they took over from this one: the last word of each.
+    #[must_use]
+    pub fn take_taken(&self) -> BTreeMap<u8, Vec<Taken>> {
+        std::mem::take(&mut *self.taken.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn note_taken(&self, node: u8, taken: Vec<Taken>) {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner).insert(node, taken);
     }
 
     pub(super) fn change(&self, node: u8, change: impl FnOnce(&mut Copying)) {
@@ -84,6 +102,6 @@ impl Standings {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Copying>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.copying.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -168,7 +168,16 @@ impl Stream {
                 Some(Frame::Hello(hello)) => Some(Frame::Hello(hello)),
                 Some(Frame::Welcome { version, held }) => Some(Frame::Welcome { version, held }),
                 Some(Frame::Refusal(words)) => Some(Frame::Refusal(words)),
-                Some(Frame::Batch(_) | Frame::Applied(_) | Frame::Alive | Frame::Vouch) | None => None,
+                Some(
+                    Frame::Batch(_)
+                    | Frame::Applied(_)
+                    | Frame::Alive
+                    | Frame::Vouch
+                    | Frame::Took(_)
+                    | Frame::Ask(_)
+                    | Frame::Promise(_),
+                )
+                | None => None,
             };
             if let Some(frame) = frame {
                 return Ok(frame);

@@ -5,7 +5,7 @@ use super::node::Node;
 use super::number::{Lease, Number, Revision};
 use super::time::Moment;
 
-/// What an agent wants done, in this order: a role is taken back before a word is prolonged.
+/// What an agent wants done, in this order: a role is taken back before a word is prolonged, and a word before a role is given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// A lease of [`TTL`](super::TTL), and the own key under it if there is none.
@@ -24,8 +24,16 @@ pub enum Action {
     AloneUntil(Moment),
     /// This node becomes the owner, with these tables. Its role follows.
     Begin(u16, Epoch, Beginning),
+    /// This node has handed a slice over, and what it has of it is from now on a whole copy, as of its successor's epoch. Its role follows.
+    Keep(u16, Epoch),
     /// What this node is to a slice.
     Play(u16, Role),
+
+    /// A backup is asked, on the connection for copies, to promise that it will claim nothing of this node's for 2 s. The number comes back
+    /// with its answer, if there is one.
+    Ask(Node, u64),
+    /// An owner is promised what it has asked for with this number.
+    Promise(Node, u64),
 
     /// The slice's addresses are announced with this metric, or not at all.
     Announce(u16, Option<u32>),
@@ -79,6 +87,13 @@ pub enum Role {
         backup: Option<Node>,
         /// Only blocks are granted that were offered, and whose offer the backup has acknowledged.
         by_offers: bool,
+    },
+    /// It hands it over to its backup: it serves what is known, and grants nothing. So it does until its successor is heard.
+    Handing {
+        /// The number of the ownership.
+        epoch: Epoch,
+        /// Where the copy is: its successor.
+        backup: Node,
     },
     /// It was the owner, and has lost its lease; nobody else is known. It grants nothing.
     Former {

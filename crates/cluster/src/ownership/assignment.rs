@@ -49,6 +49,8 @@ pub enum Cause {
     Return,
     /// Whoever had its state was gone for long.
     Vacant,
+    /// Its owner has handed it over to its backup, and has become the backup.
+    Handover,
     /// Its owner has found it a backup, or lost it.
     Backup,
 }

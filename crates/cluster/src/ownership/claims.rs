@@ -5,8 +5,13 @@
 //! | there was none | its place among the nodes says so | when the nodes have appeared |
 //! | gone | was it, and has its tables | at once: Return |
 //! | gone | is its backup, with a whole copy | at once: Takeover |
-//! | gone | was it, without its tables | at once if there is no whole copy either, or soon, if the backup is there and does not take over: Vacant |
-//! | gone for 40 s | its place among the nodes says so | Vacant |
+//! | gone | was it, without its tables | at once if there is no whole copy either; soon, if the backup is there and does not take over: Vacant |
+//! | gone for 40 s, or its backup as well and an operator says so | its place among the nodes says so | Vacant |
+//!
+//! There is no whole copy if the slice was not PROTECTED, or its backup is in a life that began without copies after the slice's key was
+//! changed last: so it is when a whole site has had no power.
+//!
+//! Nothing is claimed of an owner to whom this node has promised that, for as long as it has (`grace`).
 //!
 //! Two that claim the same slice are no fault: etcd carries out one transaction, and then the other one's compares do not hold.
 
@@ -67,15 +72,35 @@ impl Agent {
             return None;
         }
         let is_own = assigned.owner == self.own();
+        if !is_own && self.promises().bind(assigned.owner, now) {
+            return None;
+        }
         let is_protected = assigned.phase == Phase::Protected;
         let backup = assigned.backup.filter(|_| is_protected);
         match backup {
             _ if is_own && slice.is_held() => Some(Cause::Return),
             None if is_own => Some(Cause::Vacant),
             Some(backup) if backup == self.own() && slice.is_held() => Some(Cause::Takeover),
+            Some(backup) if is_own && self.has_lost_its_copy(backup, slice) => Some(Cause::Vacant),
             Some(backup) if is_own && self.has_waited_for(backup, gone, now) => Some(Cause::Vacant),
-            _ => self.is_turn(number, gone + VACANCY, now).then_some(Cause::Vacant),
+            _ => {
+                let patience = if self.is_given_up(number, backup) { 0 } else { VACANCY };
+                self.is_turn(number, gone + patience, now).then_some(Cause::Vacant)
+            }
         }
+    }
+
+    /// Whether an operator says that nobody comes back who has the state of a slice, and nobody is there who has it.
+    fn is_given_up(&self, number: u16, backup: Option<Node>) -> bool {
+        let epoch = self.slice(number).assigned.map(|assigned| assigned.epoch);
+        let is_there = backup.is_some_and(|backup| self.nodes().created(backup).is_some());
+        !is_there && epoch.is_some() && self.wishes().assumed.get(&number).copied() == epoch
+    }
+
+    /// Whether a backup is there that had a whole copy in an earlier life only.
+    fn has_lost_its_copy(&self, backup: Node, slice: &Slice) -> bool {
+        let presence = self.nodes().presence(backup);
+        presence.is_some_and(|presence| presence.began_bare && presence.created > slice.modified)
     }
 
     /// Whether a backup is there, and has had time to take over what this node has lost.
@@ -85,9 +110,8 @@ impl Agent {
 
     /// Whether it is this node that claims a slice which any node may claim since a moment: nodes take turns by the slices' numbers.
     fn is_turn(&self, number: u16, since: Moment, now: Moment) -> bool {
-        let place = self.nodes().serving().position(|node| node == self.own());
-        let count = self.nodes().serving().count();
-        let Some(place) = place else { return false };
-        now >= since && (usize::from(number) % count == place || now >= since + IMPATIENCE)
+        let takers = self.takers();
+        let Some(place) = takers.iter().position(|node| *node == self.own()) else { return false };
+        now >= since && (usize::from(number) % takers.len() == place || now >= since + IMPATIENCE)
     }
 }

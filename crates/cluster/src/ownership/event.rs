@@ -4,6 +4,7 @@ use super::assignment::{Assignment, Epoch};
 use super::node::{Node, Presence};
 use super::number::{Lease, Number, Revision};
 use super::time::Moment;
+use super::wishes::{Wish, Wishes};
 
 /// What an agent is told. Answers of etcd may be late, and those to an earlier lease or transaction may still come.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub enum Event {
     NodeGone(Node),
     /// A slice's key has this value, since this revision.
     SliceSeen(u16, Assignment, Revision),
+    /// What an operator wants is otherwise.
+    Wished(Wish),
 
     /// A transaction was carried out, at this revision.
     Done(Number, Revision),
@@ -64,6 +67,10 @@ pub enum Event {
     Holds(u16, Option<Epoch>),
     /// A backup says that it has taken over nothing that is this node's.
     Vouched(Node),
+    /// An owner, with a number of its own, asks this node to promise that it will claim nothing of its for 2 s.
+    Asked(Node, u64),
+    /// A node has promised what it was asked for with this number.
+    Promised(Node, u64),
     /// Whether the node reaches routers of both sides, which is assumed until this is told. One that does not takes over nothing: it could
     /// not serve, and an owner that is cut off from everybody else would not hear from the routers that it is one no more.
     Reaches(bool),
@@ -78,11 +85,15 @@ pub struct Reading {
     pub nodes: Vec<(Node, Presence)>,
     /// The slices whose keys are there.
     pub slices: Vec<(u16, Assignment, Revision)>,
+    /// What operators want.
+    pub wishes: Wishes,
 }
 
 /// How the copy of a slice stands, as its owner knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum CopyState {
+    /// As `Broken`, and the routes say that the backup's host is gone, or the path to it.
+    Lost,
     /// There is no connection, or it lags by more than a second.
     #[default]
     Broken,
@@ -93,4 +104,7 @@ pub enum CopyState {
     /// Besides, all that was granted before the slice was [`by_offers`](super::Role::Owner::by_offers) is acknowledged, so that the
     /// backup knows each block that was granted or may be.
     Whole,
+    /// Besides, the slice is [`Handing`](super::Role::Handing), and all that was changed before it was is acknowledged: the backup knows all
+    /// that the owner does.
+    Settled,
 }

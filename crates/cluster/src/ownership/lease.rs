@@ -15,7 +15,7 @@ use super::time::Moment;
 use super::{RENEWAL, TTL};
 
 /// By so much a node counts shorter than etcd.
-const MARGIN: u64 = 50;
+pub(super) const MARGIN: u64 = 50;
 
 /// What a node knows of its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +45,11 @@ impl Leasing {
         if let Self::Held(held) = self { Some(held.created) } else { None }
     }
 
+    /// When the newest renewal was sent that was answered; none without a lease.
+    pub(super) const fn confirmed(&self) -> Option<Moment> {
+        if let Self::Held(held) = self { Some(held.confirmed) } else { None }
+    }
+
     /// Until when the lease is counted on.
     pub(super) fn deadline(&self) -> Moment {
         if let Self::Held(held) = self { held.confirmed + (TTL - MARGIN) } else { Moment::default() }
@@ -57,6 +62,13 @@ impl Leasing {
     pub(super) fn not_registered(&mut self, now: Moment) {
         if *self == Self::Asked {
             *self = Self::None(now + RENEWAL);
+        }
+    }
+
+    /// The key of an earlier life is gone, which stood in the way.
+    pub(super) fn is_free(&mut self, now: Moment) {
+        if let Self::None(at) = self {
+            *at = now.min(*at);
         }
     }
 
@@ -125,5 +137,17 @@ mod tests {
         leasing.not_registered(Moment(2600));
         assert_eq!(actions(&mut leasing, 3000), []);
         assert_eq!(actions(&mut leasing, 3100), [Action::Register]);
+    }
+
+    #[test]
+    fn a_key_is_asked_for_as_soon_as_the_former_one_is_gone() {
+        let mut leasing = Leasing::None(Moment(0));
+        assert_eq!(actions(&mut leasing, 1000), [Action::Register]);
+        leasing.is_free(Moment(1000));
+        assert_eq!(actions(&mut leasing, 1000), [], "it has asked");
+        leasing.not_registered(Moment(1010));
+        assert_eq!(actions(&mut leasing, 1100), []);
+        leasing.is_free(Moment(1100));
+        assert_eq!(actions(&mut leasing, 1100), [Action::Register]);
     }
 }

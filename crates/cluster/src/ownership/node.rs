@@ -13,6 +13,12 @@ pub struct Presence {
     pub created: Revision,
     /// It takes slices and copies.
     pub is_serving: bool,
+    /// It drains: its slices are to go, and it says so itself.
+    pub is_draining: bool,
+    /// Its share of the slices, in proportion to others'.
+    pub weight: u32,
+    /// This life began without any copy of another node's slices: what it had copies of before its key was made, it has not any more.
+    pub began_bare: bool,
 }
 
 /// The names of the nodes.

@@ -5,8 +5,13 @@
 //!   SINGLE ------------------> SYNCING ----------------------------------------> PROTECTED
 //!     ^ ^                         |  gone, or broken for 1 s while another serves    |
 //!     | +-------------------------+                                                  |
-//!     +---------------------------------------------- gone, or broken for 1 s -------+
+//!     +---------------------------------------- gone, lost, or broken for 1 s -------+
 //! ```
+//!
+//! A whole copy is *lost* if it is broken and the routes say as well that its host is gone: then nothing is waited for. One that is being
+//! made is given time all the same, or an owner that reaches none of the others would change the slice's key without end.
+//!
+//! A backup that is to be another one, by plan, is changed while the slice is PROTECTED: it is SYNCING then.
 //!
 //! Between *near* and *whole* the owner begins to grant by offers. What it granted before is acknowledged when the copy is whole, and
 //! only then etcd is told that the backup may take over. The other way round it grants freely when etcd has said that nobody may.
@@ -49,25 +54,35 @@ impl Agent {
         };
         let (state, since) = slice.copying;
         let is_gone = self.nodes().created(backup).is_none();
-        let is_broken = state == CopyState::Broken && now.since(since) >= PATIENCE;
+        let is_broken = state <= CopyState::Broken && now.since(since) >= PATIENCE;
+        let is_lost = state == CopyState::Lost;
         match assigned.phase {
-            Phase::Protected if is_gone || is_broken => Some(assigned.with_backup(None, Phase::Single)),
+            Phase::Protected if is_gone || is_broken || is_lost => Some(assigned.with_backup(None, Phase::Single)),
             Phase::Syncing if is_gone || is_broken => match self.backup_for(number, Some(backup), load) {
                 Some(other) if other != backup => Some(assigned.with_backup(Some(other), Phase::Syncing)),
                 // Its protection may be carried out yet, and would be void then.
                 Some(_) if slice.protecting.is_none() => None,
                 Some(_) | None => Some(assigned.with_backup(None, Phase::Single)),
             },
-            Phase::Syncing if state == CopyState::Whole => Some(assigned.with_backup(Some(backup), Phase::Protected)),
-            Phase::Single | Phase::Syncing | Phase::Protected => None,
+            Phase::Syncing if state >= CopyState::Whole => Some(assigned.with_backup(Some(backup), Phase::Protected)),
+            Phase::Protected => {
+                self.planned_backup(number, now).map(|other| assigned.with_backup(Some(other), Phase::Syncing))
+            }
+            Phase::Single | Phase::Syncing => None,
         }
     }
 
-    /// The node that has the fewest copies of this one's slices. One whose copy was broken last comes after all others.
+    /// The node that should have the copy by plan; else the one that has the fewest copies of this one's slices. One whose copy was broken
+    /// last comes after all others, and one that is to be drained before it.
     fn backup_for(&self, number: u16, broken: Option<Node>, load: &mut [u16; 256]) -> Option<Node> {
-        let avoided = broken.or(self.slice(number).avoided);
+        let avoided = broken.or(self.slice(number).avoided.map(|(node, _)| node));
+        let planned = self.successor_or_backup(number).filter(|node| Some(*node) != avoided);
+        let is_drained = |node: Node| self.wishes().drained.contains(&node);
         let rotated = |node: Node| u16::from(node.0).wrapping_sub(number) % 16;
-        let key = |node: &Node| (Some(*node) == avoided, load[usize::from(node.0)], rotated(*node));
+        let key = |node: &Node| {
+            let comes_last = (Some(*node) == avoided, is_drained(*node));
+            (comes_last, Some(*node) != planned, load[usize::from(node.0)], rotated(*node))
+        };
         let chosen = self.nodes().serving().filter(|node| *node != self.own()).min_by_key(key)?;
         load[usize::from(chosen.0)] += 1;
         Some(chosen)

@@ -3,9 +3,13 @@
 //!
 //! ```text
 //! nodes/n2      {"version":1,"incarnation":8123,"locator":"2001:db8:c1:2::","software":"0.1.0","protocol":1,
-//!                "weight":1,"state":"serving","configuration":0,"capacity":{"subscribers":4096,"bindings":65536}}
+//!                "weight":1,"state":"serving","bare":true,"configuration":0,"capacity":{"subscribers":4096,"bindings":65536}}
 //! slices/0017   {"version":1,"owner":"n2","owner_rev":412,"epoch":3,"backup":"n3","phase":"protected",
 //!                "since":1764000000000,"cause":"takeover"}
+//! wishes/nodes/n2      {"version":1,"drain":true}
+//! wishes/slices/0017   {"version":1,"node":"n3"}
+//! wishes/assumed/0017  {"version":1,"epoch":3}
+//! wishes/held          {"version":1,"hold":true}
 //! ```
 
 use std::net::Ipv6Addr;
@@ -50,6 +54,9 @@ pub struct NodeValue {
     pub weight: u32,
     /// Whether it takes slices.
     pub state: NodeState,
+    /// [`Presence::began_bare`](super::Presence::began_bare).
+    #[serde(default, rename = "bare", skip_serializing_if = "std::ops::Not::not")]
+    pub began_bare: bool,
     /// The number of the configuration that it has loaded; 0 if that is a file's.
     pub configuration: u64,
     /// The room in its tables.
@@ -101,6 +108,25 @@ pub struct SliceValue {
     pub cause: Cause,
 }
 
+/// What a key below `wishes/` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WishValue {
+    /// Of the value.
+    pub version: u32,
+    /// Of a node: it is to be drained.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub drain: bool,
+    /// Of a slice: the name of the node that is to own it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Of a slice: the epoch whose owner and backup are gone for good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u32>,
+    /// Of the cluster: nothing is to move for the sake of balance.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hold: bool,
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Phase", rename_all = "kebab-case")]
 enum PhaseName {
@@ -116,6 +142,7 @@ enum CauseName {
     Takeover,
     Return,
     Vacant,
+    Handover,
     Backup,
 }
 
@@ -125,6 +152,28 @@ struct Version {
 }
 
 impl NodeValue {
+    /// The value as it is written.
+    ///
+    /// # Errors
+    /// [`ValueError::Malformed`].
+    pub fn emit(&self) -> Result<Vec<u8>, ValueError> {
+        Ok(serde_json::to_vec(self)?)
+    }
+
+    /// A value that was read.
+    ///
+    /// # Errors
+    /// [`ValueError`].
+    pub fn parse(bytes: &[u8]) -> Result<Self, ValueError> {
+        check_version(bytes)?;
+        Ok(serde_json::from_slice(bytes)?)
+    }
+}
+
+impl WishValue {
+    /// Nothing is wanted.
+    pub const NONE: Self = Self { version: VALUE_VERSION, drain: false, node: None, epoch: None, hold: false };
+
     /// The value as it is written.
     ///
     /// # Errors
@@ -232,10 +281,28 @@ mod tests {
             protocol: 1,
             weight: 1,
             state: NodeState::Serving,
+            began_bare: true,
             configuration: 0,
             capacity: Capacity { subscribers: 4096, bindings: 65536 },
         };
         assert_eq!(NodeValue::parse(&value.emit().unwrap()).unwrap(), value);
+        let other = NodeValue { began_bare: false, ..value }.emit().unwrap();
+        // Software that does not know of it says nothing either.
+        assert!(!String::from_utf8_lossy(&other).contains("bare"));
+        assert!(!NodeValue::parse(&other).unwrap().began_bare);
+    }
+
+    #[test]
+    fn wishes_are_written_as_they_are_read() {
+        for text in [
+            r#"{"version":1,"drain":true}"#,
+            r#"{"version":1,"node":"n3"}"#,
+            r#"{"version":1,"epoch":3}"#,
+            r#"{"version":1,"hold":true}"#,
+            r#"{"version":1}"#,
+        ] {
+            assert_eq!(WishValue::parse(text.as_bytes()).unwrap().emit().unwrap(), text.as_bytes());
+        }
     }
 
     #[test]

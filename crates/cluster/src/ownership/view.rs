@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::action::Role;
-use super::assignment::{Assignment, Epoch, Phase};
+use super::assignment::{Assignment, Cause, Epoch, Phase};
 use super::event::{CopyState, Reading};
 use super::node::{Node, Presence};
 use super::number::Revision;
+use super::plan::Member;
 use super::time::Moment;
+use super::wishes::Wishes;
 
 /// The nodes whose keys are there, as far as is known.
 #[derive(Debug, Clone, Default)]
@@ -15,6 +17,19 @@ pub(super) struct Nodes {
     present: BTreeMap<Node, Presence>,
     /// When one was seen that had not been there, or had taken no slices.
     pub(super) appeared: Moment,
+    /// When one was seen to come or go: to appear, to begin or cease to take slices, or to be there no more.
+    pub(super) changed: Moment,
+}
+
+/// A handover, at its present owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Handing {
+    /// Since then nothing is granted. etcd does not know of it.
+    Frozen(Moment),
+    /// A transaction was sent that gives the slice away. It may have been carried out, or may still be: nothing is granted until that is known.
+    Asked,
+    /// This ownership has ended by it, at this moment. The successor may not have heard of it.
+    Done { epoch: Epoch, at: Moment },
 }
 
 /// A slice.
@@ -37,35 +52,72 @@ pub(super) struct Slice {
     pub(super) copying: (CopyState, Moment),
     /// A transaction that protects it, from this revision, may have been carried out.
     pub(super) protecting: Option<Revision>,
-    /// The backup whose copy was broken last.
-    pub(super) avoided: Option<Node>,
+    /// The backup whose copy was broken last, and when.
+    pub(super) avoided: Option<(Node, Moment)>,
+    /// How far its handover is, if there is one.
+    pub(super) handing: Option<Handing>,
+    /// One that came to nothing is not tried again before.
+    pub(super) rests_until: Moment,
     /// What was said of it last.
     pub(super) role: Role,
     pub(super) metric: Option<u32>,
 }
 
 impl Nodes {
+    /// What a node's key says.
+    pub(super) fn presence(&self, node: Node) -> Option<&Presence> {
+        self.present.get(&node)
+    }
+
     /// When a node's key was made.
     pub(super) fn created(&self, node: Node) -> Option<Revision> {
-        self.present.get(&node).map(|presence| presence.created)
+        self.presence(node).map(|presence| presence.created)
     }
 
     pub(super) fn replace(&mut self, reading: &Reading, now: Moment) {
         let former = std::mem::take(&mut self.present);
         self.present.extend(reading.nodes.iter().copied());
         if self.present.iter().any(|(node, presence)| has_appeared(former.get(node), presence)) {
-            self.appeared = now;
+            (self.appeared, self.changed) = (now, now);
+        }
+        if former.iter().any(|(node, presence)| has_gone(presence, self.present.get(node))) {
+            self.changed = now;
         }
     }
 
     pub(super) fn see(&mut self, node: Node, presence: Presence, now: Moment) {
-        if has_appeared(self.present.insert(node, presence).as_ref(), &presence) {
-            self.appeared = now;
+        let former = self.present.insert(node, presence);
+        if has_appeared(former.as_ref(), &presence) {
+            (self.appeared, self.changed) = (now, now);
+        }
+        if former.is_some_and(|former| has_gone(&former, Some(&presence))) {
+            self.changed = now;
         }
     }
 
-    pub(super) fn lose(&mut self, node: Node) {
-        self.present.remove(&node);
+    pub(super) fn lose(&mut self, node: Node, now: Moment) {
+        if self.present.remove(&node).is_some() {
+            self.changed = now;
+        }
+    }
+
+    /// The nodes among which slices are shared out, if so much is wished for.
+    pub(super) fn members(&self, wishes: &Wishes) -> Vec<Member> {
+        let member = |(node, presence): (&Node, &Presence)| {
+            let is_drained = wishes.drained.contains(node);
+            presence.is_serving.then_some(Member { node: *node, weight: presence.weight, is_drained })
+        };
+        self.present.iter().filter_map(member).collect()
+    }
+
+    /// Whether a node is there and takes slices.
+    pub(super) fn serves(&self, node: Node) -> bool {
+        self.present.get(&node).is_some_and(|presence| presence.is_serving)
+    }
+
+    /// Whether a node drains, as it says itself.
+    pub(super) fn drains(&self, node: Node) -> bool {
+        self.present.get(&node).is_some_and(|presence| presence.is_draining)
     }
 
     /// The nodes that take slices and copies, in order.
@@ -77,6 +129,11 @@ impl Nodes {
 /// Whether it is another life of a node, or one that begins to take slices.
 fn has_appeared(was: Option<&Presence>, is: &Presence) -> bool {
     was.is_none_or(|was| was.created != is.created || is.is_serving && !was.is_serving)
+}
+
+/// Whether it is there no more, or has ceased to take slices: it may be back soon.
+fn has_gone(was: &Presence, is: Option<&Presence>) -> bool {
+    is.is_none_or(|is| was.is_serving && !is.is_serving)
 }
 
 impl Slice {
@@ -92,6 +149,8 @@ impl Slice {
             copying: (CopyState::Broken, Moment(0)),
             protecting: None,
             avoided: None,
+            handing: None,
+            rests_until: Moment(0),
             role: Role::Nobody,
             metric: None,
         }
@@ -104,9 +163,18 @@ impl Slice {
         }
         let former = self.assigned.replace(assigned);
         (self.modified, self.is_doubted) = (modified, false);
+        let was_asked = self.handing.take() == Some(Handing::Asked);
+        if let Some(epoch) = former.map(|former| former.epoch)
+            && was_asked
+            && assigned.cause == Cause::Handover
+            && assigned.epoch == epoch.next()
+        {
+            self.handing = Some(Handing::Done { epoch, at: now });
+        }
         if former.map(|former| former.epoch) != Some(assigned.epoch) {
-            // Whoever has it first has taken it from nobody.
-            self.moved = (!is_first && former.is_some()).then_some(now).or(self.moved);
+            // Whoever has it first has taken it from nobody, and whoever was given it neither.
+            let is_taken = !is_first && former.is_some() && assigned.cause != Cause::Handover;
+            self.moved = is_taken.then_some(now).or(self.moved);
             self.gone = None;
         }
         if former.map(|former| (former.epoch, former.backup)) != Some((assigned.epoch, assigned.backup)) {
@@ -120,18 +188,24 @@ impl Slice {
         }
     }
 
-    /// How its copy stands. A copy is whole only after the node has begun to grant by offers.
+    /// How its copy stands. A copy is whole only after the node has begun to grant by offers, and settled after it has ceased to grant.
     pub(super) fn copy(&mut self, backup: Node, state: CopyState, now: Moment) {
         if self.assigned.and_then(|assigned| assigned.backup) != Some(backup) {
             return;
         }
-        let is_by_offers = matches!(self.role, Role::Owner { by_offers: true, .. });
-        let state = if is_by_offers { state } else { state.min(CopyState::Near) };
-        if self.copying.0 != state {
-            self.copying = (state, now);
+        let most = match self.role {
+            Role::Handing { .. } => CopyState::Settled,
+            Role::Owner { by_offers: true, .. } => CopyState::Whole,
+            _ => CopyState::Near,
+        };
+        let state = state.min(most);
+        let (was, since) = self.copying;
+        if was != state {
+            let is_broken_still = was.max(state) <= CopyState::Broken;
+            self.copying = (state, if is_broken_still { since } else { now });
         }
-        if state == CopyState::Broken {
-            self.avoided = Some(backup);
+        if state <= CopyState::Broken {
+            self.avoided = Some((backup, now));
         }
     }
 
@@ -144,6 +218,25 @@ impl Slice {
         };
         if is_news {
             self.heard = Some((epoch, owner));
+        }
+        if matches!(self.handing, Some(Handing::Done { epoch: ended, .. }) if epoch > ended) {
+            self.handing = None;
+        }
+    }
+
+    /// The epoch as of which the tables here are a whole copy, since this node has handed the slice over with all that they have: etcd says so,
+    /// or the successor does, and nothing was granted since it was asked for.
+    pub(super) fn kept(&self, own: Node) -> Option<Epoch> {
+        let assigned = self.assigned?;
+        match (self.handing, self.heard) {
+            (Some(Handing::Asked), Some((epoch, by))) => {
+                (by.is_some() && by == assigned.backup && epoch == assigned.epoch.next()).then_some(epoch)
+            }
+            (None, None) => {
+                let is_backup = assigned.backup == Some(own) && assigned.phase == Phase::Protected;
+                (assigned.cause == Cause::Handover && is_backup).then_some(assigned.epoch)
+            }
+            _ => None,
         }
     }
 

@@ -30,6 +30,9 @@ pub enum BatchError {
     Field(&'static str),
 }
 
+/// How many owners a slice has had, as far as is known here.
+pub type Epochs<'a> = &'a dyn Fn(u16) -> u32;
+
 /// What stands in front of the sections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {

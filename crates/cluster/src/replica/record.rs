@@ -8,13 +8,19 @@
 //! 24  IPv4 address (4)                                  8 or 24  IPv4 address (4), outside address (4)
 //! 28  outside address (4)                              16 or 32  inside port (2), outside port (2)
 //! 32  places of blocks, plus one, 0 for none (4 x 2)   20 or 36  protocol (1), service (1), flags (2)
-//! 40  places of offers, likewise (4 x 2)               24 or 40  age in ticks (4), class (1), 0 (3)
+//! 40  0 (8)                                            24 or 40  age in ticks (4), class (1), 0 (3)
 //!
-//! removal, 8 bytes
-//!  0  number (4), kind of the record (1), 0 (3)
+//! block that nobody has, 16 bytes                      removal, 8 bytes
+//!  0  service (1), state (1), place (2)                 0  number (4), kind of the record (1), 0 (3)
+//!  4  outside address (4)
+//!  8  ticks since it was given back (4), 0 (4)
+//!
+//! slice, 8 bytes
+//!  0  how far its copy is (1), 0 (7)
 //! ```
 //!
-//! A tick is the tables': 2^30 ns. Nobody offers blocks yet: those fields are 0.
+//! A tick is the tables': 2^30 ns. States of a block: 1, offered; 2, given back, and kept back for a while. A copy of a slice: 1, it begins;
+//! 2, it is whole.
 
 use tombolo_tables::binding::{InsideKey, flags};
 use tombolo_tables::subscriber::{MOST_BLOCKS, SubscriberKey};
@@ -40,6 +46,8 @@ pub(super) enum Kind {
     /// A binding whose host is known by an IPv4 address alone.
     Binding4 = 3,
     Removal = 4,
+    Block = 5,
+    Slice = 6,
 }
 
 /// A record makes no sense.
@@ -79,6 +87,34 @@ pub(super) struct BindingRecord {
     pub(super) class: Class,
 }
 
+/// A block of ports that no subscriber has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct BlockRecord {
+    pub(super) service: u8,
+    pub(super) outside_ipv4: [u8; 4],
+    /// Place in the address.
+    pub(super) place: u16,
+    pub(super) state: BlockState,
+}
+
+/// Why nobody has a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BlockState {
+    /// It is offered: somebody may have it by now.
+    Offered,
+    /// It was given back so many ticks ago.
+    Resting(u32),
+}
+
+/// How far the copy of a slice is, where slices come to a connection that goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// It begins: what is here of the slice is what somebody else had said, or done.
+    Begins = 1,
+    /// Everything has been said that there was when it began.
+    Whole = 2,
+}
+
 /// A record that is no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Removed {
@@ -92,6 +128,9 @@ pub(super) enum Record {
     Subscriber(SubscriberRecord),
     Binding(BindingRecord),
     Removed(Removed),
+    Block(BlockRecord),
+    /// Of the section's slice.
+    Slice(Progress),
 }
 
 /// Flags of a binding that are copied: a lease is its node's own.
@@ -105,7 +144,7 @@ impl Class {
 
 impl Kind {
     pub(super) fn from_number(number: u8) -> Result<Self, RecordError> {
-        let all = [Self::Subscriber, Self::Binding, Self::Binding4, Self::Removal];
+        let all = [Self::Subscriber, Self::Binding, Self::Binding4, Self::Removal, Self::Block, Self::Slice];
         all.into_iter().find(|kind| *kind as u8 == number).ok_or(RecordError::Kind(number))
     }
 
@@ -114,7 +153,8 @@ impl Kind {
         match self {
             Self::Subscriber | Self::Binding => 48,
             Self::Binding4 => 32,
-            Self::Removal => 8,
+            Self::Block => 16,
+            Self::Removal | Self::Slice => 8,
         }
     }
 }
@@ -126,6 +166,8 @@ impl Record {
             Self::Binding(binding) if binding.inside.ipv6 == [0; 16] => Kind::Binding4,
             Self::Binding(_) => Kind::Binding,
             Self::Removed(_) => Kind::Removal,
+            Self::Block(_) => Kind::Block,
+            Self::Slice(_) => Kind::Slice,
         }
     }
 
@@ -157,10 +199,22 @@ impl Record {
                 out.extend(binding.age.to_le_bytes());
                 out.extend([binding.class as u8, 0, 0, 0]);
             }
+            Self::Block(BlockRecord { service, outside_ipv4, place, state }) => {
+                let (state, age) = match state {
+                    BlockState::Offered => (1, 0),
+                    BlockState::Resting(age) => (2, *age),
+                };
+                out.extend([*service, state]);
+                out.extend(place.to_le_bytes());
+                out.extend(outside_ipv4);
+                out.extend(age.to_le_bytes());
+                out.extend([0; 4]);
+            }
             Self::Removed(Removed { number, of }) => {
                 out.extend(number.to_le_bytes());
                 out.extend([*of as u8, 0, 0, 0]);
             }
+            Self::Slice(progress) => out.extend([*progress as u8, 0, 0, 0, 0, 0, 0, 0]),
         }
     }
 
@@ -174,6 +228,8 @@ impl Record {
             Kind::Binding => Self::Binding(binding(&mut fields, true)?),
             Kind::Binding4 => Self::Binding(binding(&mut fields, false)?),
             Kind::Removal => Self::Removed(removed(&mut fields)?),
+            Kind::Block => Self::Block(block(&mut fields)?),
+            Kind::Slice => Self::Slice(progress(&mut fields)?),
         };
         if fields.0.is_empty() { Ok(parsed) } else { Err(RecordError::Field("length")) }
     }
@@ -221,14 +277,34 @@ fn binding(fields: &mut Fields<'_>, has_ipv6: bool) -> Result<BindingRecord, Rec
     Ok(BindingRecord { number, subscriber, inside, outside_ipv4, outside_port, flags, age, class })
 }
 
+fn block(fields: &mut Fields<'_>) -> Result<BlockRecord, RecordError> {
+    let [service, state] = fields.take()?;
+    let (place, outside_ipv4) = (u16::from_le_bytes(fields.take()?), fields.take()?);
+    let age = u32::from_le_bytes(fields.take()?);
+    fields.zero::<4>()?;
+    let state = match (state, age) {
+        (1, 0) => BlockState::Offered,
+        (2, age) => BlockState::Resting(age),
+        _ => return Err(RecordError::Field("state of a block")),
+    };
+    Ok(BlockRecord { service, outside_ipv4, place, state })
+}
+
 fn removed(fields: &mut Fields<'_>) -> Result<Removed, RecordError> {
     let number = fields.number()?;
     let [kind] = fields.take()?;
     fields.zero::<3>()?;
     match Kind::from_number(kind)? {
         of @ (Kind::Subscriber | Kind::Binding) => Ok(Removed { number, of }),
-        Kind::Binding4 | Kind::Removal => Err(RecordError::Field("kind")),
+        Kind::Binding4 | Kind::Removal | Kind::Block | Kind::Slice => Err(RecordError::Field("kind")),
     }
+}
+
+fn progress(fields: &mut Fields<'_>) -> Result<Progress, RecordError> {
+    let [progress] = fields.take()?;
+    fields.zero::<7>()?;
+    let known = [Progress::Begins, Progress::Whole].into_iter().find(|known| *known as u8 == progress);
+    known.ok_or(RecordError::Field("state of a slice"))
 }
 
 /// The fields of a record, one after the other.
@@ -275,6 +351,20 @@ mod tests {
             Record::Binding(BindingRecord { inside: InsideKey { ipv6: [0; 16], ..inside }, ..binding }),
             Record::Binding(BindingRecord { subscriber: 0, flags: flags::STATIC, class: Class::Opening, ..binding }),
             Record::Removed(Removed { number: 9, of: Kind::Subscriber }),
+            Record::Block(BlockRecord {
+                service: 3,
+                outside_ipv4: [192, 0, 2, 7],
+                place: 513,
+                state: BlockState::Offered,
+            }),
+            Record::Block(BlockRecord {
+                service: 3,
+                outside_ipv4: [192, 0, 2, 7],
+                place: 1023,
+                state: BlockState::Resting(77),
+            }),
+            Record::Slice(Progress::Begins),
+            Record::Slice(Progress::Whole),
         ]
     }
 
@@ -303,6 +393,9 @@ mod tests {
             77, 0, 0, 0, 5, 0, 0, 0, 1, 2, 3, 4, 192, 0, 2, 1, 0, 9, 0x12, 0x34, 17, 3, 0, 0, 0xe8, 3, 0, 0, 3, 0, 0, 0,
         ];
         assert_eq!(binding, expected);
+        assert_eq!(bytes(&examples()[5]), [3, 1, 1, 2, 192, 0, 2, 7, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes(&examples()[6]), [3, 2, 0xff, 3, 192, 0, 2, 7, 77, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!([7, 8].map(|slice| bytes(&examples()[slice])), [[1, 0, 0, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0, 0, 0]]);
         let subscriber = bytes(&examples()[0]);
         assert_eq!(
             (subscriber[..8].to_vec(), subscriber[24..40].to_vec()),
@@ -324,12 +417,17 @@ mod tests {
         assert_eq!(changed(0, 32, 1), refused("list of blocks"), "twice the same");
         assert!(changed(0, 36, 0).is_ok());
         assert_eq!(changed(0, 38, 9), changed(0, 38, 9));
-        assert_eq!(changed(0, 47, 1), refused("byte that is to be 0"), "offers");
+        assert_eq!(changed(0, 47, 1), refused("byte that is to be 0"));
         assert_eq!(changed(1, 38, 4), refused("flag"), "a lease");
         assert_eq!(changed(1, 4, 0), refused("subscriber"));
         assert_eq!(changed(1, 44, 5), refused("class"));
         assert_eq!(changed(4, 4, 3), refused("kind"));
         assert_eq!(changed(4, 4, 9), Err(RecordError::Kind(9)));
+        assert_eq!(changed(5, 1, 0), refused("state of a block"));
+        assert_eq!(changed(5, 8, 1), refused("state of a block"), "nothing that is offered has an age");
+        assert_eq!(changed(6, 15, 1), refused("byte that is to be 0"));
+        assert_eq!(changed(7, 0, 3), refused("state of a slice"));
+        assert_eq!(changed(7, 7, 1), refused("byte that is to be 0"));
         let mut gap = bytes(&examples[0]);
         gap[32..34].fill(0);
         assert_eq!(Record::parse(Kind::Subscriber, &mut &gap[..]), refused("list of blocks"));

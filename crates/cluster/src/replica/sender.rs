@@ -11,6 +11,12 @@
 //!
 //! A backup that has served in an owner's place sends back what it has, by the same means: [`To::Owner`].
 //!
+//! Where owners are agreed on, slices come to a connection that goes on ([`Sender::take_up`]): of each it is said where its copy begins, and
+//! that it is whole (slices.rs).
+//!
+//! Blocks that nobody has are told of where owners are agreed on (offers.rs): behind all subscribers, so that who has left a block is gone
+//! there before.
+//!
 //! A subscriber is sent before its bindings: it was made before them, bits of bindings are taken before those of
 //! subscribers, and all subscribers that are pending go in front.
 
@@ -18,20 +24,22 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tombolo_tables::Tables;
-use tombolo_tables::binding::{BindingId, flags};
-use tombolo_tables::subscriber::{MOST_BLOCKS, SubscriberId};
+use tombolo_tables::binding::BindingId;
+use tombolo_tables::blocks::Holder;
+use tombolo_tables::subscriber::SubscriberId;
 use tombolo_tables::tick::Tick;
 
-use super::batch::{Header, Section, Writer};
+use super::batch::{Epochs, Header, Writer};
 use super::bits::Bits;
-use super::record::{BindingRecord, COPIED_FLAGS, Class, Kind, Record, Removed, SubscriberRecord};
+use super::offers::{Offers, Told};
+use super::record::{Class, Kind, Progress, Record, Removed};
+use super::slices::Announced;
 use super::to::To;
 use super::view::View;
+use super::words::{Word, Words};
 
 /// Bytes that may be on their way to a backup without its word that it has them.
 pub const WINDOW_BYTES: usize = 4 << 20;
-/// How many owners a slice has had, as far as is known here.
-pub type Epochs<'a> = &'a dyn Fn(u16) -> u32;
 /// No slice: the backup was sent nothing.
 const NONE: u16 = u16::MAX;
 
@@ -83,6 +91,10 @@ struct Receiver {
     subscribers: Records,
     bindings: Records,
     flights: VecDeque<Flight>,
+    /// Blocks that nobody has.
+    told: Told,
+    /// Slices whose copies begin, or are to be whole.
+    slices: Announced,
     bytes_in_flight: usize,
     number: u64,
     is_connected: bool,
@@ -92,6 +104,19 @@ struct Receiver {
     /// The newest batch with which a copy was whole, and the newest one that was acknowledged.
     completed: u64,
     acknowledged: u64,
+    /// What there is now is to be sent before it is whole again in that sense.
+    is_marked: bool,
+    /// How far all that had changed at some moment is on its way.
+    settling: Settling,
+}
+
+/// How far all that had changed at some moment is on its way to a receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Settling {
+    /// Some of it may not have been sent.
+    Unsent,
+    /// With this batch all of it was.
+    Sent(u64),
 }
 
 /// The owner's end of all copies.
@@ -103,6 +128,7 @@ pub struct Sender {
     open: Bits,
     /// Where [`classify`](Self::classify) goes on.
     next_part: usize,
+    offers: Offers,
 }
 
 impl Records {
@@ -143,10 +169,10 @@ impl Records {
         }
     }
 
-    /// It is not known whether the backup has been sent records, or heard that they are gone.
+    /// It is not known whether the backup has been sent records, or heard that they are gone. What is said of slices is said behind them.
     fn send_again(&mut self, flight: Vec<(u32, u16)>) {
         for (number, slice) in flight {
-            self.pending.set(number, true);
+            self.lack(number);
             if let Some(entry) = self.sent_as.get_mut(number as usize).filter(|entry| **entry == NONE) {
                 *entry = slice;
             }
@@ -154,24 +180,12 @@ impl Records {
     }
 }
 
-/// What is to be said of a record now.
-enum Word {
-    /// This.
-    Is(Section, Record),
-    /// It is gone.
-    Gone(Section),
-    /// Nothing: the backup does not have it, and need not.
-    Nothing,
-    /// Not yet.
-    Later,
-}
-
 impl Sender {
     /// The sender of `tables`, in which changes are noted.
     #[must_use]
     pub fn new(tables: Arc<Tables>) -> Self {
         let open = Bits::new(tables.bindings.capacity());
-        Self { tables, receivers: Vec::new(), open, next_part: 0 }
+        Self { tables, receivers: Vec::new(), open, next_part: 0, offers: Offers::default() }
     }
 
     /// The tables.
@@ -206,6 +220,8 @@ impl Sender {
                 subscribers: Records::new(Kind::Subscriber, subscribers),
                 bindings: Records::new(Kind::Binding, bindings),
                 flights: VecDeque::new(),
+                told: Told::default(),
+                slices: Announced::default(),
                 bytes_in_flight: 0,
                 number: 0,
                 is_connected: false,
@@ -213,6 +229,8 @@ impl Sender {
                 is_whole: false,
                 completed: 0,
                 acknowledged: 0,
+                is_marked: false,
+                settling: Settling::Unsent,
             });
             return self.begin(to, false, only_new, view);
         };
@@ -224,6 +242,7 @@ impl Sender {
         let receiver = &mut self.receivers[place];
         receiver.is_connected = true;
         (receiver.number, receiver.completed, receiver.acknowledged) = (0, 0, 0);
+        receiver.is_marked = is_resumed;
         if is_resumed { Start::Resumed } else { Start::Whole }
     }
 
@@ -235,6 +254,10 @@ impl Sender {
         receiver.bindings.forget_all();
         (receiver.begins, receiver.is_whole) = (true, false);
         let to = receiver.to;
+        receiver.slices = Announced::default();
+        if view.makes_offers() && matches!(to, To::Backup(_)) {
+            receiver.slices.begin(view.cluster().slices().filter(|slice| view.is_for(to, *slice)));
+        }
         let is_its = |slice: Option<u16>| slice.is_some_and(|slice| view.is_for(to, slice));
         for id in tables.subscribers.iter() {
             if tables.subscribers.read(id).is_some_and(|(found, _)| is_its(view.slice_of_subscriber(&found))) {
@@ -246,14 +269,20 @@ impl Sender {
                 receiver.bindings.lack(id.get());
             }
         }
+        self.tell_anew(to, |slice| view.is_for(to, slice), view);
     }
 
     /// Some slices are copied to the backup `node` from now on: what there is of them is pending.
     pub fn take_up(&mut self, node: u8, is_taken: impl Fn(u16) -> bool, view: View<'_>) {
+        let to = To::Backup(node);
+        self.tell_anew(to, &is_taken, view);
         let Self { tables, receivers, .. } = self;
         // Of one that does not exist everything is pending once it does.
-        let Some(receiver) = receivers.iter_mut().find(|receiver| receiver.to == To::Backup(node)) else { return };
+        let Some(receiver) = receivers.iter_mut().find(|receiver| receiver.to == to) else { return };
         receiver.is_whole = false;
+        if view.makes_offers() {
+            receiver.slices.begin(view.cluster().slices().filter(|slice| is_taken(*slice)));
+        }
         for id in tables.subscribers.iter() {
             let found = tables.subscribers.read(id);
             if found.and_then(|(found, _)| view.slice_of_subscriber(&found)).is_some_and(&is_taken) {
@@ -272,7 +301,12 @@ impl Sender {
     pub fn disconnect(&mut self, to: To) {
         let Some(receiver) = self.receivers.iter_mut().find(|receiver| receiver.to == to) else { return };
         receiver.is_connected = false;
+        receiver.settling = Settling::Unsent;
         receiver.bytes_in_flight = 0;
+        receiver.told.tell_again();
+        receiver.slices.say_again();
+        // What numbers stand for there is forgotten where a copy begins: all records have to follow.
+        receiver.is_whole &= !receiver.slices.begins();
         for flight in std::mem::take(&mut receiver.flights) {
             receiver.subscribers.send_again(flight.subscribers);
             receiver.bindings.send_again(flight.bindings);
@@ -281,7 +315,7 @@ impl Sender {
 
     /// Takes what has changed since the last time.
     pub fn collect(&mut self, view: View<'_>) {
-        let Self { tables, receivers, .. } = self;
+        let Self { tables, receivers, offers, .. } = self;
         // In this order: see above.
         tables.changed_bindings.take(&mut |number| {
             let found = BindingId::new(number).and_then(|id| tables.bindings.read(id));
@@ -293,6 +327,9 @@ impl Sender {
         tables.changed_subscribers.take(&mut |number| {
             let found = SubscriberId::new(number).and_then(|id| tables.subscribers.read(id));
             let slice = found.and_then(|(subscriber, _)| view.slice_of_subscriber(&subscriber));
+            if let Some((subscriber, _)) = found.filter(|_| view.makes_offers()) {
+                offers.look_at(subscriber.key.service, subscriber.outside_ipv4);
+            }
             for Receiver { to, subscribers, .. } in receivers.iter_mut() {
                 subscribers.change(number, slice.is_some_and(|slice| view.is_for(*to, slice)));
             }
@@ -326,17 +363,30 @@ impl Sender {
             Flight { number: receiver.number + 1, bytes: 0, subscribers: Vec::new(), bindings: Vec::new() };
         let word = Words { tables, view, epochs, to, only_new: receiver.only_new, now };
         let mut is_full = false;
+        let section = |slice| word.its(Some(slice));
+        receiver.slices.write(Progress::Begins, receiver.number + 1, &mut writer, &mut is_full, section);
         receiver.subscribers.write(&mut writer, &mut flight.subscribers, &mut is_full, |number, sent_as| {
             word.of_subscriber(number, sent_as)
         });
+        receiver.told.write(receiver.number + 1, &mut writer, &mut is_full, |at, block| word.of_block(at, block));
         let subscribers = &receiver.subscribers;
         receiver.bindings.write(&mut writer, &mut flight.bindings, &mut is_full, |number, sent_as| {
-            word.of_binding(number, sent_as, subscribers, open)
+            word.of_binding(number, sent_as, |id| subscribers.was_sent(id).is_some(), open)
         });
-        let lacks = receiver.subscribers.lacking.count() + receiver.bindings.lacking.count() > 0;
-        let completes = !receiver.is_whole && !lacks;
+        let blocks = receiver.told.pending();
+        let lacks = receiver.subscribers.lacking.count() + receiver.bindings.lacking.count() + blocks > 0;
+        let is_past_mark = receiver.is_marked && receiver.subscribers.pending.count() + blocks == 0;
+        if !lacks {
+            receiver.slices.write(Progress::Whole, receiver.number + 1, &mut writer, &mut is_full, section);
+        }
+        let completes = !receiver.is_whole && !lacks && receiver.slices.pending() == 0;
+        let has_all = !is_full && receiver.subscribers.pending.count() + receiver.bindings.pending.count() == 0;
+        if has_all && receiver.settling == Settling::Unsent {
+            receiver.settling = Settling::Sent(receiver.number + u64::from(!writer.is_empty()));
+        }
         if writer.is_empty() && !receiver.begins && !completes {
             writer.abandon();
+            receiver.pass_mark(is_past_mark);
             return false;
         }
         receiver.number += 1;
@@ -345,6 +395,7 @@ impl Sender {
         if completes {
             (receiver.is_whole, receiver.completed) = (true, receiver.number);
         }
+        receiver.pass_mark(is_past_mark);
         receiver.bytes_in_flight += flight.bytes;
         receiver.flights.push_back(flight);
         true
@@ -357,8 +408,61 @@ impl Sender {
         while let Some(flight) = receiver.flights.pop_front_if(|flight| flight.number <= number) {
             receiver.bytes_in_flight -= flight.bytes;
         }
+        for word in receiver.told.known_by(number) {
+            self.tables.blocks.acknowledge(word);
+        }
+        receiver.slices.acknowledge(number);
         receiver.acknowledged = receiver.acknowledged.max(number);
         number <= receiver.number
+    }
+
+    /// This node grants by offers from now on, of slices of which `node` has the copy: what it had granted before, and what of that was
+    /// given back, is to be known there until [`is_held`](Self::is_held) says so again.
+    pub fn mark(&mut self, node: u8, view: View<'_>) {
+        let to = To::Backup(node);
+        self.tell(to, |slice| view.is_for(to, slice), view);
+        let marked = self.receivers.iter_mut().find(|receiver| receiver.to == to);
+        marked.into_iter().for_each(|receiver| receiver.is_marked = true);
+    }
+
+    /// What any receiver was told of some slices' blocks counts no more, and this one is told of all of them.
+    fn tell_anew(&mut self, to: To, is_meant: impl Fn(u16) -> bool, view: View<'_>) {
+        if view.makes_offers() && matches!(to, To::Backup(_)) {
+            self.receivers.iter_mut().for_each(|receiver| receiver.told.forget(&is_meant));
+            view.each_block(&is_meant, |word, block| {
+                self.tables.blocks.doubt(word);
+                self.offers.look_at(block.service, block.outside_ipv4);
+            });
+            self.tell(to, is_meant, view);
+        }
+    }
+
+    /// A receiver is to be told of some slices' blocks that are not simply free. Of those that somebody has as well, who may have gone
+    /// before anything is said of it.
+    fn tell(&mut self, to: To, is_meant: impl Fn(u16) -> bool, view: View<'_>) {
+        let Self { tables, receivers, .. } = self;
+        let Some(receiver) = receivers.iter_mut().find(|receiver| receiver.to == to) else { return };
+        view.each_block(is_meant, |word, block| {
+            if tables.blocks.read(word) != Holder::Nobody {
+                receiver.told.tell(word, block);
+            }
+        });
+    }
+
+    /// Offers blocks where there are too few: of addresses that somebody was granted something of, and of a part of all others, so that
+    /// all are looked at in `rounds`.
+    pub fn offer(&mut self, rounds: usize, view: View<'_>, now: Tick) {
+        if !view.makes_offers() {
+            return;
+        }
+        let Self { tables, receivers, offers, .. } = self;
+        for address in offers.due(rounds, view) {
+            let backup = view.slice_of(address.service, address.outside_ipv4).and_then(|slice| view.backup_of(slice));
+            let receiver = receivers.iter_mut().find(|receiver| backup.map(To::Backup) == Some(receiver.to));
+            if let Some(receiver) = receiver {
+                offers.make(address, tables, view, now, &mut |word, block| receiver.told.tell(word, block));
+            }
+        }
     }
 
     fn receiver(&self, to: To) -> Option<&Receiver> {
@@ -374,13 +478,34 @@ impl Sender {
     /// Whether the receiver has said that it has everything that there was when everything had been sent.
     #[must_use]
     pub fn is_held(&self, to: To) -> bool {
-        self.receiver(to).is_some_and(|receiver| receiver.is_whole && receiver.acknowledged >= receiver.completed)
+        self.receiver(to).is_some_and(|receiver| receiver.is_held())
+    }
+
+    /// Whether the receiver has all that has changed before now, is from now on asked anew: also which connections are open, of which
+    /// nobody may have said anything yet.
+    pub fn settle(&mut self, to: To, view: View<'_>, now: Tick) {
+        self.collect(view);
+        self.classify(1, now);
+        if let Some(receiver) = self.receivers.iter_mut().find(|receiver| receiver.to == to) {
+            receiver.settling = Settling::Unsent;
+        }
+    }
+
+    /// Whether the receiver has said that it has all that had changed when that was asked last.
+    #[must_use]
+    pub fn is_settled(&self, to: To) -> bool {
+        let is_settled = |receiver: &Receiver| match receiver.settling {
+            Settling::Sent(number) => receiver.is_connected && receiver.acknowledged >= number,
+            Settling::Unsent => false,
+        };
+        self.is_held(to) && self.receiver(to).is_some_and(is_settled)
     }
 
     /// Records that are to be sent, and were not yet.
     #[must_use]
     pub fn pending(&self, to: To) -> usize {
-        let count = |receiver: &Receiver| receiver.subscribers.pending.count() + receiver.bindings.pending.count();
+        let records = |receiver: &Receiver| receiver.subscribers.pending.count() + receiver.bindings.pending.count();
+        let count = |receiver: &Receiver| records(receiver) + receiver.told.pending() + receiver.slices.pending();
         self.receiver(to).map_or(0, count)
     }
 
@@ -388,6 +513,19 @@ impl Sender {
     #[must_use]
     pub fn in_flight(&self, to: To) -> usize {
         self.receiver(to).map_or(0, |receiver| receiver.bytes_in_flight)
+    }
+}
+
+impl Receiver {
+    fn is_held(&self) -> bool {
+        self.is_whole && !self.is_marked && self.acknowledged >= self.completed
+    }
+
+    /// All that there was at the mark has been sent.
+    fn pass_mark(&mut self, is_past: bool) {
+        if is_past {
+            (self.completed, self.is_marked) = (self.completed.max(self.number), false);
+        }
     }
 }
 
@@ -419,69 +557,5 @@ impl Records {
                 flight.push((number, section.slice));
             }
         }
-    }
-}
-
-/// What there is to be said to a receiver.
-struct Words<'a> {
-    tables: &'a Tables,
-    view: View<'a>,
-    epochs: Epochs<'a>,
-    to: To,
-    only_new: bool,
-    now: Tick,
-}
-
-impl Words<'_> {
-    fn section(&self, slice: u16) -> Section {
-        Section { slice, epoch: (self.epochs)(slice) }
-    }
-
-    /// The section of a record of this slice, if it is for the receiver.
-    fn its(&self, slice: Option<u16>) -> Option<Section> {
-        let slice = slice.filter(|slice| self.view.is_for(self.to, *slice))?;
-        Some(self.section(slice))
-    }
-
-    /// Of slices that are not copied there any more nothing is said, and nothing would be heard.
-    fn gone(&self, sent_as: Option<u16>) -> Word {
-        self.its(sent_as).map_or(Word::Nothing, Word::Gone)
-    }
-
-    fn of_subscriber(&self, number: u32, sent_as: Option<u16>) -> Word {
-        let found = SubscriberId::new(number).and_then(|id| Some((id, self.tables.subscribers.read(id)?.0)));
-        let Some((id, subscriber)) = found else { return self.gone(sent_as) };
-        let Some(section) = self.its(self.view.slice_of_subscriber(&subscriber)) else { return self.gone(sent_as) };
-        let mut blocks = [0; MOST_BLOCKS];
-        for (entry, place) in blocks.iter_mut().zip(self.tables.subscribers.blocks(id)) {
-            *entry = place + 1;
-        }
-        let record = SubscriberRecord { number, key: subscriber.key, outside_ipv4: subscriber.outside_ipv4, blocks };
-        Word::Is(section, Record::Subscriber(record))
-    }
-
-    fn of_binding(&self, number: u32, sent_as: Option<u16>, subscribers: &Records, open: &mut Bits) -> Word {
-        let found = BindingId::new(number).and_then(|id| Some((id, self.tables.bindings.read(id)?.0)));
-        let Some((id, binding)) = found else { return self.gone(sent_as) };
-        let is_said = !self.only_new || binding.flags & flags::COPIED == 0;
-        let section = self.its(self.view.slice_of_binding(&binding)).filter(|_| is_said);
-        let Some(section) = section else { return self.gone(sent_as) };
-        // One that was admitted since changes were taken is taken the next time, and then sent first.
-        if binding.subscriber != 0 && subscribers.was_sent(binding.subscriber).is_none() {
-            return Word::Later;
-        }
-        let class = View::class_of(self.tables, id, &binding, self.now);
-        open.set(number, class == Class::Established);
-        let record = BindingRecord {
-            number,
-            subscriber: binding.subscriber,
-            inside: binding.inside,
-            outside_ipv4: binding.outside_ipv4,
-            outside_port: binding.outside_port,
-            flags: binding.flags & COPIED_FLAGS,
-            age: self.now.since(binding.created),
-            class,
-        };
-        Word::Is(section, Record::Binding(record))
     }
 }

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use tombolo_engine::Plan;
-use tombolo_engine::cluster::{Cluster, Holders};
+use tombolo_engine::cluster::Cluster;
 use tombolo_engine::mapping::allocation::Allocation;
 use tombolo_engine::mapping::pool::{Pool, PortSpace};
 use tombolo_engine::mechanism::napt::session_state::{ESTABLISHED, INSIDE_FIN, OUTSIDE_FIN};
@@ -33,6 +33,19 @@ pub struct ServiceName {
     pub name: String,
 }
 
+/// A block of ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Block {
+    /// The service's number.
+    pub(super) service: u8,
+    /// Its outside address.
+    pub(super) outside_ipv4: [u8; 4],
+    /// Its place there.
+    pub(super) place: u16,
+    /// The slice of the address.
+    pub(super) slice: u16,
+}
+
 /// A plan with slices.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'p> {
@@ -52,6 +65,11 @@ impl<'p> View<'p> {
     #[must_use]
     pub fn cluster(&self) -> &'p Cluster {
         self.cluster
+    }
+
+    /// Whether blocks are told of before they are granted: where a backup may become the owner.
+    pub(super) fn makes_offers(&self) -> bool {
+        self.cluster.is_agreed()
     }
 
     /// The services that have bindings.
@@ -108,11 +126,6 @@ impl<'p> View<'p> {
         self.cluster.slices().any(|slice| self.backup_of(slice) == Some(node))
     }
 
-    /// The node that owns a slice.
-    pub(super) fn owner_of(&self, slice: u16) -> Option<u8> {
-        Some(self.cluster.holders(slice).owner).filter(|owner| *owner != Holders::NOBODY)
-    }
-
     /// The slot of an outside endpoint here.
     pub(super) fn slot(&self, service: u8, protocol: u8, address: [u8; 4], port: [u8; 2]) -> Option<u32> {
         let space = PortSpace::of_protocol(protocol)?;
@@ -132,6 +145,32 @@ impl<'p> View<'p> {
     pub(super) fn blocks(&self, service: u8, address: [u8; 4]) -> Option<(u32, u16)> {
         let pool = self.pool(service)?;
         pool.blocks(address.into(), pool.allocation().block_size()?)
+    }
+
+    /// Services whose ports are handed out in blocks: number, pool, ports of a block.
+    pub(super) fn block_pools(&self) -> impl Iterator<Item = (u8, &'p Pool, u32)> + use<'p> {
+        let numbered = self.plan.numbered();
+        numbered.filter_map(|(number, service)| {
+            let pool = service.kind.pool()?;
+            Some((number, pool, pool.allocation().block_size()?))
+        })
+    }
+
+    /// The blocks of all addresses of some slices: what stands where.
+    pub(super) fn each_block(&self, is_meant: impl Fn(u16) -> bool, mut each: impl FnMut(u32, Block)) {
+        for (service, pool, size) in self.block_pools() {
+            for address in (0..pool.addresses()).filter_map(|place| pool.address(place)) {
+                let Some(slice) = pool.slice_of_address(address).filter(|slice| is_meant(*slice)) else { continue };
+                for (place, word) in pool.block_words(address, size) {
+                    each(word, Block { service, outside_ipv4: address.octets(), place, slice });
+                }
+            }
+        }
+    }
+
+    /// Ticks for which a block rests that was given back.
+    pub(super) fn rest(&self) -> u32 {
+        self.plan.times.rest()
     }
 
     /// What a binding is worth after a takeover.

@@ -1,8 +1,10 @@
 //! Faults that once violated an invariant, each with some seeds: what is drawn besides is not the same as it was then.
 
 use crate::faults::{Kind, Script};
+use crate::flaw::Flaw;
+use crate::judge::Invariant;
 use crate::world::Schedule;
-use crate::{report, search};
+use crate::{MANY, report, search};
 
 /// Seeds with which each is tried.
 const SEEDS: u64 = 40;
@@ -89,4 +91,37 @@ fn successors_that_reach_no_router() {
         ],
     };
     hold("no router", &SCRIPT);
+}
+
+/// An owner that goes on by its backup's word does not hear that etcd is back, and the backup does: it takes over when its word is over.
+const GRACE: Script =
+    Script { nodes: 2, faults: &[(Kind::Etcd, 0, 1, 10_000, 16_000), (Kind::NoEtcd, 0, 1, 10_000, 30_000)] };
+
+#[test]
+fn an_owner_goes_on_by_its_backups_word_when_etcd_is_back() {
+    hold("grace", &GRACE);
+}
+
+#[test]
+fn counting_on_a_promise_from_when_it_came_is_found() {
+    let flaw = Some(Flaw::PromiseCountedFromAnswer);
+    let found = search(1..MANY + 1, Schedule { script: Some(&GRACE), flaw, ..Schedule::of(0) }, 1);
+    let (seed, violation) = found.violations.first_key_value().unwrap();
+    println!("{flaw:?}: found in schedule {seed}: {violation}");
+    assert_eq!(violation.of, Invariant::Deadline);
+}
+
+/// A backup that has promised is started anew, and hears etcd again at once: it does not know what it has promised.
+#[test]
+fn a_backup_is_started_anew_when_it_has_promised() {
+    const SCRIPT: Script = Script {
+        nodes: 2,
+        faults: &[
+            (Kind::Etcd, 0, 1, 10_000, 16_000),
+            (Kind::NoEtcd, 0, 1, 10_000, 30_000),
+            (Kind::NoEtcd, 1, 0, 10_000, 17_400),
+            (Kind::Process, 1, 0, 17_300, 17_350),
+        ],
+    };
+    hold("forgotten word", &SCRIPT);
 }

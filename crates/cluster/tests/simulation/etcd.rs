@@ -2,7 +2,8 @@
 //! serializable; here they are carried out one after the other.
 
 use tombolo_cluster::ownership::{
-    Assignment, Compare, Event, Lease, Moment, Node, Presence, Reading, Revision, TTL, Transaction,
+    Assignment, Compare, Event, Lease, Member, Moment, Node, Plan, Presence, Reading, Revision, TTL, Transaction, Wish,
+    Wishes,
 };
 
 use crate::clock::Clock;
@@ -13,6 +14,7 @@ struct Key {
     created: Revision,
     lease: Lease,
     incarnation: u64,
+    began_bare: bool,
     /// By etcd's clock.
     expires: Moment,
 }
@@ -24,6 +26,7 @@ pub(crate) struct Etcd {
     leases: i64,
     nodes: Vec<Option<Key>>,
     slices: Vec<Option<(Assignment, Revision)>>,
+    wishes: Wishes,
     /// All changes, in order: what watches say.
     history: Vec<Event>,
     /// Outages at this moment: no leader, or no quorum.
@@ -35,7 +38,8 @@ pub(crate) struct Etcd {
 impl Etcd {
     pub(crate) fn new(clock: Clock, nodes: usize, slices: u16) -> Self {
         let (nodes, slices) = (vec![None; nodes], vec![None; slices.into()]);
-        Self { clock, revision: 1, leases: 0, nodes, slices, history: Vec::new(), outages: 0, back_at: 0 }
+        let (wishes, history) = (Wishes::default(), Vec::new());
+        Self { clock, revision: 1, leases: 0, nodes, slices, wishes, history, outages: 0, back_at: 0 }
     }
 
     pub(crate) fn is_up(&self) -> bool {
@@ -73,7 +77,7 @@ impl Etcd {
         &mut self,
         now: u64,
         node: Node,
-        incarnation: u64,
+        (incarnation, began_bare): (u64, bool),
         resumed: Option<Lease>,
     ) -> Option<(Lease, Revision)> {
         let expires = self.clock.moment(now) + TTL;
@@ -88,8 +92,9 @@ impl Etcd {
         self.revision += 1;
         self.leases += 1;
         let (lease, created) = (Lease(self.leases), Revision(self.revision));
-        self.nodes[place] = Some(Key { created, lease, incarnation, expires });
-        self.history.push(Event::NodeSeen(node, Presence { created, is_serving: true }));
+        let key = Key { created, lease, incarnation, began_bare, expires };
+        self.nodes[place] = Some(key);
+        self.history.push(Event::NodeSeen(node, presence(&key)));
         Some((lease, created))
     }
 
@@ -121,18 +126,37 @@ impl Etcd {
         Some(revision)
     }
 
+    /// An operator wants something.
+    pub(crate) fn wish(&mut self, wish: Wish) {
+        self.revision += 1;
+        self.wishes.take(wish);
+        self.history.push(Event::Wished(wish));
+    }
+
+    pub(crate) const fn wishes(&self) -> &Wishes {
+        &self.wishes
+    }
+
+    /// Who should have what, by all that there is.
+    pub(crate) fn plan(&self) -> Plan {
+        let is_there = |node: &Node| self.nodes[usize::from(node.0)].is_some();
+        let member = |node| Member { node, weight: 1, is_drained: self.wishes.drained.contains(&node) };
+        let members: Vec<_> = (0..self.nodes.len() as u8).map(Node).filter(is_there).map(member).collect();
+        let slices: Vec<_> = self.slices.iter().map(|slice| slice.map(|(assignment, _)| assignment)).collect();
+        Plan::of(&members, &slices, &self.wishes.pins)
+    }
+
     pub(crate) fn assignment(&self, slice: u16) -> Option<Assignment> {
         self.slices[usize::from(slice)].map(|(assignment, _)| assignment)
     }
 
     /// All that there is, and where a watch goes on from.
     pub(crate) fn read(&self) -> (Reading, usize) {
-        let presence = |key: &Key| Presence { created: key.created, is_serving: true };
         let nodes = self.nodes.iter().enumerate();
         let nodes = nodes.filter_map(|(node, key)| Some((Node(node as u8), presence(key.as_ref()?)))).collect();
         let slices = self.slices.iter().zip(0..);
         let slices = slices.filter_map(|(value, slice)| value.map(|(value, at)| (slice, value, at))).collect();
-        (Reading { nodes, slices }, self.history.len())
+        (Reading { nodes, slices, wishes: self.wishes.clone() }, self.history.len())
     }
 
     /// How much a watch could have said by now.
@@ -144,4 +168,8 @@ impl Etcd {
     pub(crate) fn said(&self, place: usize) -> Event {
         self.history[place].clone()
     }
+}
+
+const fn presence(key: &Key) -> Presence {
+    Presence { created: key.created, is_serving: true, is_draining: false, weight: 1, began_bare: key.began_bare }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tombolo_cluster::ownership::{Node, Wish};
+
 use crate::tables::Table;
 use crate::world::{What, World};
 
@@ -45,10 +47,16 @@ pub(crate) enum Kind {
     Broken,
     /// Everything takes long.
     Slow,
+    /// No fault: an operator wants a node drained.
+    Drain,
+    /// Nor is this: an operator pins a slice to a node.
+    Pin,
+    /// Nor this: an operator has nothing moved for the sake of balance.
+    Hold,
 }
 
 /// All of them.
-pub(crate) const KINDS: [Kind; 17] = [
+pub(crate) const KINDS: [Kind; 20] = [
     Kind::Process,
     Kind::Power,
     Kind::Site,
@@ -66,6 +74,9 @@ pub(crate) const KINDS: [Kind; 17] = [
     Kind::Lost,
     Kind::Broken,
     Kind::Slow,
+    Kind::Drain,
+    Kind::Pin,
+    Kind::Hold,
 ];
 
 #[derive(Clone, Copy)]
@@ -81,7 +92,7 @@ impl fmt::Debug for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, host, other, until } = self;
         match kind {
-            Kind::Site | Kind::Etcd | Kind::Compacted | Kind::Lost | Kind::Broken | Kind::Slow => {
+            Kind::Site | Kind::Etcd | Kind::Compacted | Kind::Lost | Kind::Broken | Kind::Slow | Kind::Hold => {
                 write!(f, "{kind:?}")?
             }
             Kind::Cut => write!(f, "{kind:?} n{host} n{other}")?,
@@ -109,37 +120,69 @@ pub(crate) struct Script {
 pub(crate) type Scripted = (Kind, usize, usize, u64, u64);
 
 impl World {
-    /// The faults of a script; says when the last one has ended.
-    pub(crate) fn follow(&mut self, script: &Script) -> u64 {
+    /// The faults of a script.
+    pub(crate) fn follow(&mut self, script: &Script) {
+        self.last = CALM;
         for &(kind, host, other, at, until) in script.faults {
             self.schedule(Fault { kind, host, other, until: until * 1000 }, at * 1000);
         }
-        script.faults.iter().map(|(.., until)| until * 1000).max().unwrap_or(CALM)
     }
 
     fn schedule(&mut self, fault: Fault, at: u64) {
-        self.later(at, What::Begin(fault));
-        self.later(fault.until, What::End(fault));
+        self.last = self.last.max(fault.until);
+        self.later(at.saturating_sub(self.now), What::Begin(fault));
+        self.later(fault.until.saturating_sub(self.now), What::End(fault));
     }
 
-    /// Draws the faults of this schedule, and says when the last one has ended.
-    pub(crate) fn plan(&mut self) -> u64 {
-        let mut last = CALM;
-        for _ in 0..self.random.between(1, 6) {
-            let kind = loop {
-                let kind = KINDS[self.random.below(KINDS.len())];
-                if kind != Kind::Site || self.random.chance(300) {
-                    break kind;
-                }
+    /// Draws the faults of this schedule. In half of them slices are moved besides.
+    pub(crate) fn plan(&mut self) {
+        self.last = CALM;
+        let (faults, moves) = (self.random.between(1, 6), self.random.below(4).saturating_sub(1));
+        self.ambushes = self.random.below(4) as u8;
+        for number in 0..faults + moves as u64 {
+            let kind = match number {
+                _ if number < faults => self.kind(),
+                _ => [Kind::Drain, Kind::Pin][self.random.below(2)],
             };
             let at = self.random.between(CALM, CALM + STORM);
             let until = at + self.duration();
             let host = self.random.below(self.hosts.len());
-            let other = (host + 1 + self.random.below(self.hosts.len() - 1)) % self.hosts.len();
+            let other = self.other(host);
             self.schedule(Fault { kind, host, other, until }, at);
-            last = last.max(until);
+            if kind == Kind::Etcd && self.random.chance(500) {
+                // This node does not hear that etcd is back, and goes on by the word of backups that may take over again.
+                let (at, later) = (self.random.between(at, until), self.random.between(100_000, 6_000_000));
+                self.schedule(Fault { kind: Kind::NoEtcd, host, other, until: until + later }, at);
+            }
         }
-        last
+    }
+
+    fn kind(&mut self) -> Kind {
+        loop {
+            let kind = KINDS[self.random.below(KINDS.len())];
+            if kind != Kind::Site || self.random.chance(300) {
+                return kind;
+            }
+        }
+    }
+
+    fn other(&mut self, host: usize) -> usize {
+        (host + 1 + self.random.below(self.hosts.len() - 1)) % self.hosts.len()
+    }
+
+    /// A slice is handed over from one node to another: perhaps something goes wrong right now.
+    pub(crate) fn ambush(&mut self, owner: usize, successor: usize) {
+        if self.ambushes == 0 || !self.random.chance(300) {
+            return;
+        }
+        self.ambushes -= 1;
+        self.judge.seen.ambushes += 1;
+        let kind = self.kind();
+        let host = if self.random.chance(500) { owner } else { successor };
+        let other = if self.random.chance(500) { owner + successor - host } else { self.other(host) };
+        let at = self.now + self.random.between(0, 20_000);
+        let until = at + self.random.between(5_000, 3_000_000);
+        self.schedule(Fault { kind, host, other, until }, at);
     }
 
     fn duration(&mut self) -> u64 {
@@ -173,6 +216,9 @@ impl World {
             Kind::Lost => self.weather.lost = 250,
             Kind::Broken => self.weather.broken = 150,
             Kind::Slow => self.weather.slowest = 200_000,
+            Kind::Drain => self.drain(host, 1),
+            Kind::Pin => self.pin(host, other, true),
+            Kind::Hold => self.hold(1),
         }
     }
 
@@ -202,6 +248,9 @@ impl World {
             Kind::Lost => self.weather.lost = 0,
             Kind::Broken => self.weather.broken = 0,
             Kind::Slow => self.weather.slowest = 5000,
+            Kind::Drain => self.drain(host, -1),
+            Kind::Pin => self.pin(host, other, false),
+            Kind::Hold => self.hold(-1),
         }
     }
 
@@ -260,6 +309,25 @@ impl World {
             own.clock.go_on(self.now);
         }
         self.thaw(host);
+    }
+
+    fn drain(&mut self, host: usize, by: i8) {
+        let own = &mut self.hosts[host];
+        own.drained = own.drained.saturating_add_signed(by);
+        self.etcd.wish(Wish::Drain(Node(host as u8), own.drained > 0));
+    }
+
+    /// Which slice it is follows from the other node.
+    fn pin(&mut self, host: usize, other: usize, is_wanted: bool) {
+        let (slice, node) = (other as u16 % self.slices, Node(host as u8));
+        if is_wanted || self.etcd.wishes().pins.get(&slice) == Some(&node) {
+            self.etcd.wish(Wish::Pin(slice, is_wanted.then_some(node)));
+        }
+    }
+
+    fn hold(&mut self, by: i8) {
+        self.holds = self.holds.saturating_add_signed(by);
+        self.etcd.wish(Wish::Hold(self.holds > 0));
     }
 
     fn cut(&mut self, one: usize, other: usize, by: i8) {

@@ -17,4 +17,14 @@ pub(crate) enum Flaw {
     SliceNotCompared,
     /// A copy that goes on after another one is not told of again.
     CopyNotTold,
+    /// Once everything was acknowledged, what is sent counts as acknowledged, and a slice is handed over before it is.
+    NotAwaited,
+    /// Whoever hands a slice over goes on to grant.
+    NotFrozen,
+    /// It is never said that everything is acknowledged.
+    SettledNotTold,
+    /// Whoever asks for a promise gets it, and whose promise it is does not know of it.
+    PromiseForgotten,
+    /// A promise is counted on from when it came.
+    PromiseCountedFromAnswer,
 }

@@ -30,6 +30,8 @@ pub(crate) struct Host {
     pub(crate) no_etcd: u8,
     pub(crate) no_outside: u8,
     pub(crate) no_inside: u8,
+    /// Operators who want it drained.
+    pub(crate) drained: u8,
     /// Its clock has missed time at this moment of its own, and its agent has not heard of its lease since.
     pub(crate) late: Option<Moment>,
     /// When it died or froze.
@@ -95,6 +97,7 @@ impl Host {
             no_etcd: 0,
             no_outside: 0,
             no_inside: 0,
+            drained: 0,
             late: None,
             gone_at: Some(0),
             session: 0,

@@ -5,9 +5,11 @@
 //! | no outside endpoint is two subscribers' within `port_reuse` | with each packet that leaves |
 //! | no packet reaches another subscriber | with each packet that comes back |
 //! | each block has exactly one accountable subscriber at any time, by epoch | with each packet that leaves, by the joined logs |
-//! | the deadline precedes any successor | with each transaction |
+//! | the deadline precedes any successor, and so does the end of grace | with each transaction |
 //! | nobody grants but who owns the slice in etcd at this moment | with each grant |
-//! | a slice is PROTECTED again 10 s after the last fault | at the end |
+//! | whoever is handed a slice has all that its former owner has | with each transaction |
+//! | a slice is PROTECTED again 10 s after the last fault, unless it moves | then |
+//! | 30 s after it each slice is where it should be, by plan | at the end |
 //!
 //! Two things are left out. What has neither owner nor whole copy any more begins anew, and `port_reuse` does not hold across that: what
 //! tables of an earlier epoch do is void, at either end of a packet. And a machine that was paused together with its clock is excused
@@ -19,12 +21,16 @@ use std::fmt;
 use tombolo_cluster::ownership::{Assignment, Epoch, Node, Phase, Role};
 
 use crate::faults::Kind;
+use crate::host::Host;
 use crate::tables::{BLOCKS, COPY_LASTS, PORT_REUSE};
 use crate::world::World;
 
 /// So long after its end a line in the logs still says who used the block, in microseconds: a backup that acts has not heard of the end.
 /// Before it is another's it rests for longer than that.
 const TAIL: u64 = COPY_LASTS * 1030;
+
+/// So long a planned change may leave a slice without a whole copy, in microseconds.
+const MOVING: u64 = 3_000_000;
 
 /// A line in the joined logs: a subscriber has a block.
 #[derive(Debug, Clone, Copy)]
@@ -59,8 +65,12 @@ pub(crate) enum Invariant {
     Granting,
     /// Epochs rise one by one, and whoever takes over has the tables.
     Succession,
+    /// Nothing is lost with a planned change of the owner.
+    Handover,
     /// After faults all is well again.
     Recovery,
+    /// And all is where it should be.
+    Balance,
 }
 
 /// An invariant that does not hold.
@@ -103,10 +113,17 @@ pub(crate) struct Seen {
     pub(crate) unknown: u64,
     pub(crate) reused: u64,
     pub(crate) full: u64,
+    pub(crate) handovers: u64,
+    pub(crate) kept: u64,
+    pub(crate) ambushes: u64,
+    /// Grants without a lease, by the word of backups,
+    pub(crate) graced: u64,
+    /// and how often they gave it.
+    pub(crate) promises: u64,
 }
 
 impl Seen {
-    const fn all(&self) -> [u64; 11] {
+    const fn all(&self) -> [u64; 16] {
         let Self {
             grants,
             packets_out,
@@ -119,8 +136,21 @@ impl Seen {
             unknown,
             reused,
             full,
+            handovers,
+            kept,
+            ambushes,
+            graced,
+            promises,
         } = *self;
-        [grants, packets_out, packets_in, acting, redirected, takeovers, returns, vacancies, unknown, reused, full]
+        let packets = [grants, packets_out, packets_in, acting, redirected, reused, full, graced];
+        let moves = [takeovers, returns, vacancies, unknown, handovers, kept, ambushes, promises];
+        let mut all = [0; 16];
+        let mut place = 0;
+        while place < 8 {
+            (all[place], all[place + 8]) = (packets[place], moves[place]);
+            place += 1;
+        }
+        all
     }
 
     pub(crate) fn has_all(&self) -> bool {
@@ -139,6 +169,11 @@ impl Seen {
         self.unknown += other.unknown;
         self.reused += other.reused;
         self.full += other.full;
+        self.handovers += other.handovers;
+        self.kept += other.kept;
+        self.ambushes += other.ambushes;
+        self.graced += other.graced;
+        self.promises += other.promises;
     }
 }
 
@@ -227,12 +262,32 @@ impl Judge {
 }
 
 impl World {
-    /// When faults have ended for long enough: each slice has an owner that may grant, and a backup that has its state, and all know it.
-    pub(crate) fn judge_end(&mut self) {
+    /// When faults have ended for long enough: each slice has an owner that may grant, and a backup that has its state, and all know it, unless
+    /// it moves just now.
+    pub(crate) fn judge_recovery(&mut self) {
+        for slice in 0..self.slices {
+            if let Some(wrong) = self.wrong_with(slice).filter(|_| !self.moves(slice)) {
+                self.judge.accuse(Invariant::Recovery, slice, || wrong);
+            }
+        }
+    }
+
+    fn moves(&self, slice: u16) -> bool {
+        let is_handed = |host: &Host| matches!(host.role(slice), Role::Handing { .. });
+        self.now - self.stirred[usize::from(slice)] < MOVING || self.hosts.iter().any(is_handed)
+    }
+
+    /// And when all is calm for longer: besides, each slice is where it should be.
+    pub(crate) fn judge_balance(&mut self) {
         for slice in 0..self.slices {
             if let Some(wrong) = self.wrong_with(slice) {
                 self.judge.accuse(Invariant::Recovery, slice, || wrong);
             }
+        }
+        let plan = self.etcd.plan();
+        if let Some(slice) = plan.moves().first() {
+            let (has, wanted) = (self.etcd.assignment(*slice), plan.target(*slice));
+            self.judge.accuse(Invariant::Balance, *slice, || format!("{has:?} is not {wanted:?}"));
         }
     }
 

@@ -51,19 +51,30 @@ const SCHEDULES: u64 = 1000;
 const MANY: u64 = 10_000;
 /// After so many that have violated an invariant no more are run.
 const ENOUGH: usize = 20;
-/// So long after the last fault each slice is owned and protected, in microseconds.
+/// So long after the last fault each slice is owned and protected, in microseconds,
 const RECOVERY: u64 = 10_000_000;
+/// and so long after it, it is where it should be.
+const BALANCE: u64 = 30_000_000;
 
 /// Runs a schedule to its end, or until it violates an invariant.
 fn run(schedule: &Schedule) -> World {
     let mut world = World::new(schedule);
-    let last = match schedule.script {
+    match schedule.script {
         Some(script) => world.follow(script),
         None => world.plan(),
-    };
-    world.run(last + RECOVERY);
-    world.judge_end();
+    }
+    run_calmly(&mut world, RECOVERY);
+    world.judge_recovery();
+    run_calmly(&mut world, BALANCE);
+    world.judge_balance();
     world
+}
+
+/// Goes on until there was no fault for so long, in microseconds. While slices are moved others may begin.
+fn run_calmly(world: &mut World, calm: u64) {
+    while world.judge.violation.is_none() && world.now < world.last + calm {
+        world.run(world.last + calm);
+    }
 }
 
 /// What was found in many schedules.
@@ -151,6 +162,21 @@ fn granting_blocks_that_were_not_offered_is_found() {
 }
 
 #[test]
+fn handing_over_before_all_is_acknowledged_is_found() {
+    assert!(found(Flaw::NotAwaited, None) <= MANY);
+}
+
+#[test]
+fn granting_while_handing_over_is_found() {
+    assert!(found(Flaw::NotFrozen, None) <= MANY);
+}
+
+#[test]
+fn taking_over_in_spite_of_a_promise_is_found() {
+    assert!(found(Flaw::PromiseForgotten, None) <= MANY);
+}
+
+#[test]
 fn each_invariant_can_be_violated() {
     for (invariant, flaw) in [
         (Invariant::Reuse, Flaw::NoRest),
@@ -159,7 +185,9 @@ fn each_invariant_can_be_violated() {
         (Invariant::Deadline, Flaw::CountedFromAnswer),
         (Invariant::Granting, Flaw::DeadlineIgnored),
         (Invariant::Succession, Flaw::SliceNotCompared),
+        (Invariant::Handover, Flaw::NotAwaited),
         (Invariant::Recovery, Flaw::CopyNotTold),
+        (Invariant::Balance, Flaw::SettledNotTold),
     ] {
         found(flaw, Some(invariant));
     }

@@ -13,6 +13,7 @@ use tombolo_cluster::ownership::{Epoch, Event, Node, Role};
 
 use crate::flaw::Flaw;
 use crate::judge::Invariant;
+use crate::replication::By;
 use crate::tables::{BLOCKS, COPY_LASTS, State};
 use crate::world::{What, World};
 
@@ -83,7 +84,7 @@ impl World {
         let own = &self.hosts[at];
         let Some(process) = own.process.as_ref().filter(|_| own.frozen == 0) else { return };
         let (role, moment) = (own.role(packet.slice), own.moment(self.now));
-        let is_own = matches!(role, Role::Owner { .. } | Role::Former { .. });
+        let is_own = matches!(role, Role::Owner { .. } | Role::Handing { .. } | Role::Former { .. });
         let is_fresh = moment.since(process.heard[usize::from(packet.slice)]) < COPY_LASTS;
         let [owner, backup] = others(role).map(|other| other.filter(|other| self.sees(at, *other)));
         match (owner, backup) {
@@ -97,7 +98,7 @@ impl World {
     }
 
     /// There is a route to another node's locator.
-    fn sees(&self, at: usize, other: Node) -> bool {
+    pub(crate) fn sees(&self, at: usize, other: Node) -> bool {
         let other = usize::from(other.0);
         other != at && self.are_linked(at, other) && self.hosts[other].is_announced(self.now)
     }
@@ -155,7 +156,11 @@ impl World {
     fn grant(&mut self, at: usize, slice: u16, subscriber: u8, by: As) -> Option<usize> {
         let own = &self.hosts[at];
         let process = own.process.as_ref()?;
-        let Role::Owner { epoch, by_offers, .. } = own.role(slice) else { return None };
+        let (epoch, by_offers) = match own.role(slice) {
+            Role::Owner { epoch, by_offers, .. } => (epoch, by_offers),
+            Role::Handing { epoch, .. } if self.flaw == Some(Flaw::NotFrozen) => (epoch, true),
+            _ => return None,
+        };
         let is_in_time = own.moment(self.now) < process.grant_until || self.flaw == Some(Flaw::DeadlineIgnored);
         if by == As::Acting || !is_in_time {
             return None;
@@ -176,6 +181,7 @@ impl World {
             return None;
         };
         let used = own.moment(self.now);
+        let is_by_grace = process.agent.grace(used).is_some();
         let assigned = self.etcd.assignment(slice);
         if !own.is_excused(self.now)
             && assigned.map(|assigned| (assigned.owner, assigned.epoch)) != Some((own.node, epoch))
@@ -186,11 +192,12 @@ impl World {
         let since = self.now;
         self.hosts[at].table(slice).set(block, State::Granted { subscriber, since, used });
         self.judge.seen.grants += 1;
+        self.judge.seen.graced += u64::from(is_by_grace);
         self.judge.log(slice, epoch, block, subscriber, since);
         self.note(Some(slice), || {
             format!("n{at} grants block {block} of slice {slice} to subscriber {subscriber} in {epoch:?}")
         });
-        self.copy(at, slice);
+        self.copy(at, slice, By::Change);
         Some(block)
     }
 
@@ -216,7 +223,8 @@ impl World {
             let best = metrics.min().filter(|best| *best < own && *best <= Epoch(0).owner_metric());
             if let Some(best) = best {
                 let epoch = Epoch(Epoch(0).owner_metric() - best);
-                let is_owner = matches!(self.hosts[host].role(slice), Role::Owner { .. } | Role::Former { .. });
+                let role = self.hosts[host].role(slice);
+                let is_owner = matches!(role, Role::Owner { .. } | Role::Handing { .. } | Role::Former { .. });
                 if is_owner {
                     self.tell(host, Event::Deposed(slice, epoch, None));
                 }
@@ -230,6 +238,7 @@ fn others(role: Role) -> [Option<Node>; 2] {
     match role {
         Role::Nobody => [None, None],
         Role::Owner { backup, .. } | Role::Former { backup, .. } => [None, backup],
+        Role::Handing { backup, .. } => [None, Some(backup)],
         Role::Learner { owner, .. } | Role::Backup { owner, .. } => [Some(owner), None],
         Role::Others { owner, backup, .. } => [owner, backup],
     }

@@ -5,6 +5,7 @@ use tombolo_cluster::ownership::{Action, Beginning, Cause, Epoch, Event, Moment,
 use crate::flaw::Flaw;
 use crate::host::{Asked, Process};
 use crate::judge::Invariant;
+use crate::replication::By;
 use crate::requests::Request;
 use crate::tables::{REST, State};
 use crate::world::{What, World};
@@ -50,7 +51,7 @@ impl World {
         self.later(next, What::Tick(host, generation));
         if self.hosts[host].is_awake() {
             for slice in 0..self.slices {
-                self.copy(host, slice);
+                self.copy(host, slice, By::Look);
             }
             self.greet(host);
             self.hear_routes(host);
@@ -90,6 +91,12 @@ impl World {
             Event::Renewed { sent, .. } => own.late = own.late.filter(|late| sent <= late),
             _ => {}
         }
+        let event = match event {
+            Event::Promised(node, _) if self.flaw == Some(Flaw::PromiseCountedFromAnswer) => {
+                Event::Promised(node, moment.0)
+            }
+            event => event,
+        };
         let mut actions = Vec::new();
         let line = (self.trace.is_kept() && event != Event::Tick)
             .then(|| (slice_of(&event), format!("n{host} hears {event:?}")));
@@ -105,7 +112,10 @@ impl World {
     fn perform(&mut self, host: usize, moment: Moment, action: Action) {
         if !matches!(action, Action::GrantUntil(_) | Action::ServeUntil(_) | Action::AloneUntil(_)) {
             let slice = match &action {
-                Action::Begin(slice, ..) | Action::Play(slice, _) | Action::Announce(slice, _) => Some(*slice),
+                Action::Begin(slice, ..)
+                | Action::Keep(slice, _)
+                | Action::Play(slice, _)
+                | Action::Announce(slice, _) => Some(*slice),
                 _ => None,
             };
             self.note(slice, || format!("n{host} does {action:?}"));
@@ -116,7 +126,8 @@ impl World {
         match action {
             Action::Register => {
                 let incarnation = process.incarnation;
-                self.ask(host, moment, Asked::Registration, Request::Register { incarnation, resumed });
+                let is_bare = own.tables.iter().all(|table| table.whole.is_none());
+                self.ask(host, moment, Asked::Registration, Request::Register { incarnation, is_bare, resumed });
             }
             Action::Renew(lease) => self.ask(host, moment, Asked::Renewal, Request::Renew(lease)),
             Action::Transact(transaction) => {
@@ -125,9 +136,25 @@ impl World {
             Action::GrantUntil(until) => process.grant_until = until,
             Action::ServeUntil(until) => process.serve_until = until,
             Action::AloneUntil(until) => process.alone_until = until,
+            Action::Ask(backup, number) if self.flaw == Some(Flaw::PromiseForgotten) => {
+                self.pass(backup.0.into(), host, Event::Promised(backup, number));
+            }
+            Action::Ask(backup, number) => {
+                let owner = own.node;
+                self.pass(host, backup.0.into(), Event::Asked(owner, number));
+            }
+            Action::Promise(owner, number) => {
+                let backup = own.node;
+                self.judge.seen.promises += 1;
+                self.pass(host, owner.0.into(), Event::Promised(backup, number));
+            }
             Action::Begin(slice, epoch, beginning) => self.begin(host, moment, slice, epoch, beginning),
+            Action::Keep(slice, epoch) => self.keep(host, moment, slice, epoch),
             Action::Play(slice, role) => {
                 process.roles[usize::from(slice)] = role;
+                if let Role::Handing { backup, .. } = role {
+                    self.ambush(host, backup.0.into());
+                }
                 self.copy_as_played(host, slice);
             }
             Action::Announce(slice, metric) => process.metrics[usize::from(slice)] = metric,
@@ -138,7 +165,9 @@ impl World {
     fn begin(&mut self, host: usize, moment: Moment, slice: u16, epoch: Epoch, beginning: Beginning) {
         let assigned = self.etcd.assignment(slice).filter(|assigned| assigned.epoch == epoch);
         if beginning == Beginning::Nothing {
-            if let Some(cause @ (Cause::Takeover | Cause::Return)) = assigned.map(|assigned| assigned.cause) {
+            if let Some(cause @ (Cause::Takeover | Cause::Return | Cause::Handover)) =
+                assigned.map(|assigned| assigned.cause)
+            {
                 self.judge
                     .accuse(Invariant::Succession, slice, || format!("n{host} begins with nothing after a {cause:?}"));
             }
@@ -155,6 +184,16 @@ impl World {
                 self.judge.log(slice, epoch, block, subscriber, since);
             }
         }
+    }
+
+    /// What a node has handed over is a whole copy, as fresh as it was when it owned it.
+    fn keep(&mut self, host: usize, moment: Moment, slice: u16, epoch: Epoch) {
+        let table = self.hosts[host].table(slice);
+        (table.epoch, table.whole) = (epoch, Some(epoch));
+        if let Some(process) = &mut self.hosts[host].process {
+            process.heard[usize::from(slice)] = moment;
+        }
+        self.judge.seen.kept += 1;
     }
 
     pub(crate) fn sweep(&mut self, host: usize, generation: u64) {
@@ -174,7 +213,7 @@ impl World {
             for block in released {
                 self.judge.log_end(slice, epoch, block, self.now);
             }
-            self.copy(host, slice);
+            self.copy(host, slice, By::Change);
         }
     }
 }

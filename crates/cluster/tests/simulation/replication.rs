@@ -30,6 +30,15 @@ pub(crate) struct Copying {
     told: Option<CopyState>,
 }
 
+/// Why the owner sees to a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    /// It looks at all of them, with each tick.
+    Look,
+    /// Something has changed.
+    Change,
+}
+
 /// A block, what it is, and which version that is.
 type Record = (usize, State, u64);
 
@@ -99,12 +108,16 @@ impl Copying {
         blocks.iter().zip(self.sent).all(|(kept, sent)| kept.version == sent)
     }
 
-    fn state(&mut self, blocks: &[Block; BLOCKS], by_offers: bool) -> CopyState {
+    fn state(&mut self, blocks: &[Block; BLOCKS], role: Role, is_seen: bool, flaw: Option<Flaw>) -> CopyState {
         let is_done = self.is_connected && self.in_flight.is_none() && self.has_sent(blocks);
         self.is_near |= is_done;
+        let is_done = is_done || self.is_near && flaw == Some(Flaw::NotAwaited);
+        let is_handing = matches!(role, Role::Handing { .. }) && flaw != Some(Flaw::SettledNotTold);
         match () {
+            () if !self.is_connected && !is_seen => CopyState::Lost,
             () if !self.is_connected => CopyState::Broken,
-            () if is_done && by_offers => CopyState::Whole,
+            () if is_done && is_handing => CopyState::Settled,
+            () if is_done && !matches!(role, Role::Owner { by_offers: false, .. }) => CopyState::Whole,
             () if self.is_near => CopyState::Near,
             () => CopyState::Copying,
         }
@@ -117,7 +130,7 @@ impl World {
         let role = self.hosts[owner].role(slice);
         let Some(process) = &mut self.hosts[owner].process else { return };
         let copying = &mut process.copies[usize::from(slice)];
-        if let Role::Owner { epoch, backup: Some(backup), .. } = role {
+        if let Some((epoch, backup)) = role.copies_to() {
             if copying.is_none()
                 || self.flaw != Some(Flaw::CopyNotTold)
                     && copying.as_ref().is_none_or(|copying| (copying.to, copying.epoch) != (backup, epoch))
@@ -127,18 +140,26 @@ impl World {
         } else if self.flaw != Some(Flaw::CopyNotTold) {
             *copying = None;
         }
+        if let Some(copying) = copying.as_mut().filter(|_| matches!(role, Role::Handing { .. })) {
+            copying.told = None;
+        }
     }
 
-    /// The owner's part for a slice: connects, sends, and says how the copy stands.
-    pub(crate) fn copy(&mut self, owner: usize, slice: u16) {
+    /// The owner's part for a slice: connects, sends, and says how the copy stands. That it stands worse than before is seen with a look only.
+    pub(crate) fn copy(&mut self, owner: usize, slice: u16, by: By) {
         let place = usize::from(slice);
         if !self.hosts[owner].is_awake() {
             return;
         }
-        let Role::Owner { epoch, backup: Some(backup), by_offers } = self.hosts[owner].role(slice) else { return };
+        let role = self.hosts[owner].role(slice);
+        let Some((epoch, backup)) = role.copies_to() else { return };
         let other = usize::from(backup.0);
         let peer = self.hosts[other].process.as_ref().filter(|_| self.are_linked(owner, other));
         let peer = peer.map(|_| self.hosts[other].generation);
+        let flaw = self.flaw;
+        // Who sees nobody at all may be cut off itself.
+        let is_alone = !(0..self.hosts.len()).any(|host| self.sees(owner, Node(host as u8)));
+        let is_seen = is_alone || self.sees(owner, backup);
         let (now, number, most) = (self.now, self.number(), self.random.between(1, BLOCKS as u64) as usize);
         let host = &mut self.hosts[owner];
         let sent = host.moment(now);
@@ -151,8 +172,11 @@ impl World {
             let (session, peer) = (copying.session, copying.peer);
             Batch { from: host.node, to: backup, slice, epoch, session, peer, blocks, is_last, sent }
         });
-        let state = copying.state(blocks, by_offers);
-        let is_news = copying.told.replace(state) != Some(state);
+        let state = copying.state(blocks, role, is_seen, flaw);
+        let is_news = copying.told != Some(state) && (by == By::Look || copying.told < Some(state));
+        if is_news {
+            copying.told = Some(state);
+        }
         if let Some(batch) = batch
             && !self.random.chance(self.weather.broken)
         {
@@ -181,6 +205,7 @@ impl World {
         let known = match self.hosts[to].role(batch.slice) {
             Role::Nobody => Epoch(0),
             Role::Owner { epoch, .. }
+            | Role::Handing { epoch, .. }
             | Role::Former { epoch, .. }
             | Role::Learner { epoch, .. }
             | Role::Backup { epoch, .. }
@@ -244,13 +269,23 @@ impl World {
         for &(block, version) in &acknowledged.versions {
             copying.acknowledged[block] = version;
         }
-        self.copy(owner, acknowledged.slice);
+        self.copy(owner, acknowledged.slice, By::Change);
     }
 
     /// Says something to another node's agent.
     fn send(&mut self, to: usize, event: Event) {
         let (delay, generation) = (self.latency(), self.hosts[to].generation);
         self.later(delay, What::Tell(to, generation, event));
+    }
+
+    /// Says something on a connection, as long as there is one, to the process that is at its other end now. It may have to wait behind what was
+    /// said before.
+    pub(crate) fn pass(&mut self, from: usize, to: usize, event: Event) {
+        let (is_lost, is_behind) = (self.random.chance(self.weather.broken), self.random.chance(50));
+        let delay = self.latency() * if is_behind { 100 } else { 1 };
+        if self.are_linked(from, to) && !is_lost {
+            self.later(delay, What::Tell(to, self.hosts[to].generation, event));
+        }
     }
 
     /// What goes over the connections besides: owners are alive, backups vouch, successors depose.
@@ -265,7 +300,9 @@ impl World {
                 match (mine, theirs) {
                     (
                         Role::Owner { epoch, .. },
-                        Role::Owner { epoch: theirs, .. } | Role::Former { epoch: theirs, .. },
+                        Role::Owner { epoch: theirs, .. }
+                        | Role::Handing { epoch: theirs, .. }
+                        | Role::Former { epoch: theirs, .. },
                     ) if epoch > theirs => {
                         vouches = false;
                         self.send(other, Event::Deposed(slice, epoch, Some(Node(own as u8))));

@@ -1,12 +1,13 @@
 //! Between the process of a node and etcd: requests and answers that are late, lost or doubled, and the watch.
 
 use tombolo_cluster::ownership::{
-    Cause, Compare, Event, Lease, Moment, Node, Number, Reading, Revision, Role, Transaction,
+    Assignment, Cause, Compare, Epoch, Event, Lease, Moment, Node, Number, Phase, Reading, Revision, Role, Transaction,
 };
 
 use crate::flaw::Flaw;
 use crate::host::Asked;
 use crate::judge::Invariant;
+use crate::tables::State;
 use crate::world::{What, World};
 
 /// An answer of etcd that has not come after so long is not waited for, in microseconds.
@@ -25,7 +26,7 @@ pub(crate) struct Letter {
 
 #[derive(Debug, Clone)]
 pub(crate) enum Request {
-    Register { incarnation: u64, resumed: Option<Lease> },
+    Register { incarnation: u64, is_bare: bool, resumed: Option<Lease> },
     Renew(Lease),
     Read,
     Transact(Transaction),
@@ -78,15 +79,17 @@ impl World {
         }
         let node = self.hosts[letter.host].node;
         let answer = match request {
-            Request::Register { incarnation, resumed } => {
-                Answer::Registered(self.etcd.register(self.now, node, incarnation, resumed))
+            Request::Register { incarnation, is_bare, resumed } => {
+                Answer::Registered(self.etcd.register(self.now, node, (incarnation, is_bare), resumed))
             }
             Request::Renew(lease) => Answer::Renewed(lease, self.etcd.renew(self.now, lease)),
             Request::Read => {
                 let (reading, cursor) = self.etcd.read();
                 Answer::Read(reading, cursor)
             }
-            Request::Transact(transaction) => Answer::Transacted(transaction.number, self.transact(&transaction)),
+            Request::Transact(transaction) => {
+                Answer::Transacted(transaction.number, self.transact(letter, &transaction))
+            }
         };
         if self.random.chance(50 * u64::from(self.weather.lost > 0)) {
             let delay = self.latency() * 20;
@@ -98,7 +101,7 @@ impl World {
         }
     }
 
-    fn transact(&mut self, transaction: &Transaction) -> Option<Revision> {
+    fn transact(&mut self, letter: Letter, transaction: &Transaction) -> Option<Revision> {
         let former: Vec<_> = transaction.puts.iter().map(|(slice, _)| self.etcd.assignment(*slice)).collect();
         let mut transaction = transaction.clone();
         if self.flaw == Some(Flaw::SliceNotCompared) {
@@ -112,7 +115,11 @@ impl World {
                 Cause::Takeover => seen.takeovers += 1,
                 Cause::Return => seen.returns += 1,
                 Cause::Vacant => seen.vacancies += 1,
+                Cause::Handover => seen.handovers += 1,
                 Cause::First | Cause::Backup => {}
+            }
+            if let Some(former) = former {
+                self.see_move(letter, *slice, &former, put);
             }
             if let Some(former) = former
                 && (former.epoch, former.owner) == (put.epoch, put.owner)
@@ -133,6 +140,37 @@ impl World {
             }
         }
         Some(revision)
+    }
+
+    /// A slice moves by plan. What is handed over is all that there is, unless the process that has asked for it is not there any more.
+    fn see_move(&mut self, letter: Letter, slice: u16, former: &Assignment, put: &Assignment) {
+        let is_handover = put.cause == Cause::Handover;
+        if is_handover || former.phase == Phase::Protected && put.phase == Phase::Syncing {
+            self.stirred[usize::from(slice)] = self.now;
+        }
+        if !is_handover {
+            return;
+        }
+        let [owner, successor] = [former.owner, put.owner].map(|node| usize::from(node.0));
+        self.ambush(owner, successor);
+        if self.hosts[owner].generation == letter.generation
+            && let Some(lost) = self.lost(slice, former.epoch, owner, successor)
+        {
+            self.judge.accuse(Invariant::Handover, slice, || lost);
+        }
+    }
+
+    /// Whether a node whose copy is of this epoch, as far as it has one, knows a block otherwise than the owner.
+    fn lost(&self, slice: u16, epoch: Epoch, owner: usize, successor: usize) -> Option<String> {
+        let [had, has] = [owner, successor].map(|host| &self.hosts[host].tables[usize::from(slice)]);
+        let blocks = had.blocks.iter().zip(&has.blocks).enumerate().filter(|_| has.epoch == epoch);
+        let granted = |state| if let State::Granted { subscriber, .. } = state { Some(subscriber) } else { None };
+        let mut lost = blocks.filter(|(_, (had, has))| {
+            granted(had.state).is_some_and(|subscriber| granted(has.state) != Some(subscriber))
+        });
+        lost.next().map(|(block, (had, has))| {
+            format!("n{successor} becomes its owner, and has block {block} as {:?}, not {:?}", has.state, had.state)
+        })
     }
 
     /// Whether a node takes itself for the owner, and its deadline has not passed. One that has missed time does not know better.

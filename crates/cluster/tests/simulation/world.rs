@@ -85,10 +85,18 @@ pub(crate) struct World {
     pub(crate) weather: Weather,
     /// Between each two hosts: faults at this moment.
     pub(crate) cuts: Vec<Vec<u8>>,
+    /// How often it is wanted at this moment that nothing moves for the sake of balance.
+    pub(crate) holds: u8,
     queue: BTreeMap<(u64, u64), What>,
     numbers: u64,
     /// So much of etcd's history was sent to watches.
     pub(crate) watched: usize,
+    /// When the last fault ends.
+    pub(crate) last: u64,
+    /// So many faults may still begin while a slice is handed over.
+    pub(crate) ambushes: u8,
+    /// When a planned change of each slice was carried out last.
+    pub(crate) stirred: Vec<u64>,
     pub(crate) trace: Trace,
 }
 
@@ -113,9 +121,13 @@ impl World {
             flaw,
             weather: Weather { lost: 0, broken: 0, compacted: 0, slowest },
             cuts: vec![vec![0; count]; count],
+            holds: 0,
             queue: BTreeMap::new(),
             numbers: 0,
             watched: 0,
+            last: 0,
+            ambushes: 0,
+            stirred: vec![0; slices.into()],
             trace: Trace::new(is_traced),
         };
         for host in 0..count {

@@ -4,6 +4,9 @@
 //! They are found by a walk over the subscribers, as bindings are: what was not there at the last
 //! walk was granted since then, and the time that is logged is the last walk's, so that nobody has
 //! used a port before it. When a block was given back stands in the block index.
+//!
+//! In a cluster the backup of a slice finds what it copies, and logs it as well, so that no log is the only one. When the slice becomes
+//! its own, it logs each block as adopted, with the time at which it was granted: from then on this node answers for it.
 
 use std::collections::HashMap;
 
@@ -17,6 +20,7 @@ use tombolo_tables::blocks::Holder;
 use tombolo_tables::subscriber::Subscriber;
 
 use super::event::BlockEvent;
+use super::in_cluster::InCluster;
 use crate::table_rows::service_name;
 use crate::utc::{Moment, Utc};
 
@@ -43,6 +47,10 @@ struct Block {
     /// Its word in the block index.
     word: u32,
     since: Utc,
+    /// It is no copy of what another node has.
+    is_own: bool,
+    /// In a cluster, the epoch of its slice when it was seen last: by the time that it is found to be gone, the slice may be another node's.
+    epoch: u32,
 }
 
 impl BlockWalk {
@@ -66,8 +74,11 @@ impl BlockWalk {
             let Some((subscriber, _)) = tables.subscribers.read(id) else { continue };
             let held = tables.subscribers.blocks(id).zip(tables.subscribers.block_words(id));
             let Some(size) = block_size(plan, subscriber.key.service) else { continue };
-            let since = self.last;
-            let mut blocks: Vec<Block> = held.map(|(number, word)| Block { number, size, word, since }).collect();
+            let (since, is_own) = (self.last, !tables.subscribers.is_copied(id));
+            let in_cluster = InCluster::of(plan, subscriber.key.service, subscriber.outside_ipv4);
+            let epoch = in_cluster.map_or(0, |found| found.epoch);
+            let mut blocks: Vec<Block> =
+                held.map(|(number, word)| Block { number, size, word, since, is_own, epoch }).collect();
             if tables.subscribers.read(id).is_none_or(|(again, _)| again != subscriber) {
                 continue;
             }
@@ -80,7 +91,12 @@ impl BlockWalk {
             let known = known.filter(|known| known.subscriber == subscriber).map_or(Vec::new(), |known| known.blocks);
             for block in &mut blocks {
                 match known.iter().find(|known| known.word == block.word) {
-                    Some(known) => *block = *known,
+                    Some(known) => {
+                        *block = Block { is_own, epoch, ..*known };
+                        if is_own && !known.is_own {
+                            log(&block.begun(plan, "block-adopted", &subscriber));
+                        }
+                    }
                     None => log(&block.begun(plan, event, &subscriber)),
                 }
             }
@@ -114,12 +130,19 @@ impl Block {
 
     fn begun<'p>(&self, plan: &'p Plan, event: &'static str, subscriber: &Subscriber) -> BlockEvent<'p> {
         let service = service_name(plan, subscriber.key.service);
-        BlockEvent::begun(service, event, subscriber, self.ports(), self.since)
+        let in_cluster = self.in_cluster(plan, subscriber);
+        BlockEvent { in_cluster, ..BlockEvent::begun(service, event, subscriber, self.ports(), self.since) }
     }
 
     fn released<'p>(&self, plan: &'p Plan, subscriber: &Subscriber, time: Utc) -> BlockEvent<'p> {
         let service = service_name(plan, subscriber.key.service);
-        BlockEvent::released(service, subscriber, self.ports(), time, Some(self.since))
+        let in_cluster = self.in_cluster(plan, subscriber);
+        BlockEvent { in_cluster, ..BlockEvent::released(service, subscriber, self.ports(), time, Some(self.since)) }
+    }
+
+    fn in_cluster<'p>(&self, plan: &'p Plan, subscriber: &Subscriber) -> Option<InCluster<'p>> {
+        let found = InCluster::of(plan, subscriber.key.service, subscriber.outside_ipv4)?;
+        Some(InCluster { epoch: self.epoch, ..found })
     }
 }
 
@@ -155,6 +178,7 @@ mod tests {
 
     use super::*;
     use tombolo_engine::Now;
+    use tombolo_engine::cluster::{Assigned, Holders};
     use tombolo_tables::binding::flags::STATIC;
     use tombolo_tables::hash::HashKey;
     use tombolo_tables::memory::Heap;
@@ -216,6 +240,54 @@ mod tests {
         // A new process finds it there.
         let mut adopted = BlockWalk::new(Utc(6000));
         assert_eq!(events(&mut adopted, 6001), [("block-adopted", "10.0.0.8".to_owned(), 2560, 3071, Utc(6000))]);
+    }
+
+    #[test]
+    fn a_block_of_a_slice_that_was_taken_over_is_adopted_with_its_own_time() {
+        let text = "[cluster]\nnode = \"n2\"\nnodes = { n1 = \"2001:db8:c1:1::/64\", n2 = \"2001:db8:c1:2::/64\" }\n\
+                    slices = { count = 1, epoch = 7, owners = [{ slices = \"0\", owner = \"n1\", backup = \"n2\" }], \
+                    secret = \"8f3b1d5c7e9a20416385a7c9ebfd0f213547698bacdef0021436587a9cbedff1\" }\n\
+                    [[service]]\nkind = \"nat44\"\nname = \"cgn\"\ninside = [\"10.0.0.0/24\"]\n\
+                    pool = [{ addresses = \"192.0.2.1\" }]\nallocation = { mode = \"blocks\", block_size = 512 }\n";
+        let plan = tombolo_config::parse("test.toml", text).unwrap().plan;
+        let tables = Tables::new(&mut Heap, plan.capacity, HashKey::new([1, 2, 3, 4])).unwrap();
+        let address = Ipv4Addr::new(192, 0, 2, 1);
+        let (first, _) = plan.services[0].kind.pool().unwrap().blocks(address, 512).unwrap();
+        let mut walk = BlockWalk::new(Utc(5000));
+        let mut lines = |utc| {
+            let mut logged = Vec::new();
+            let moment = Moment { now: Now(1000 << Tick::SHIFT), utc: Utc(utc) };
+            walk.walk(&tables, &plan, moment, &mut |event: &BlockEvent<'_>| {
+                logged.push(serde_json::to_string(event).unwrap());
+            });
+            logged
+        };
+        assert!(lines(5001).is_empty());
+        let key = SubscriberKey { ipv4: [10, 0, 0, 7], ..SubscriberKey::default() };
+        let (id, _) = tables.copy_subscriber(&Subscriber { key, outside_ipv4: address.octets() }, Tick(900)).unwrap();
+        tables.give_blocks(id, first, &[4], Tick(900));
+        let line = |event: &str, epoch: u32| {
+            let time = serde_json::to_string(&Utc(5001)).unwrap();
+            format!(
+                "{{\"time\":{time},\"event\":\"{event}\",\"service\":\"cgn\",\"inside\":\"10.0.0.7\",\"outside\":\"192.0.2.1\",\
+                 \"first_port\":2048,\"last_port\":2559,\"node\":\"n2\",\"slice\":0,\"epoch\":{epoch}}}"
+            )
+        };
+        assert_eq!(lines(5002), [line("block-allocated", 7)]);
+        assert!(lines(5003).is_empty());
+        // The slice becomes this node's.
+        let cluster = plan.cluster.as_deref().unwrap();
+        let holders = Holders { owner: 1, backup: None };
+        cluster.assign(0, Assigned { holders, epoch: 8, ..cluster.assigned(0) });
+        tombolo_engine::adoption::take_over(&tables, &plan, |_| true, Now(1000 << Tick::SHIFT));
+        assert_eq!(lines(5100), [line("block-adopted", 8)]);
+        assert!(lines(5101).is_empty());
+        // And another one's, which this node hears at once, and forgets what it had.
+        cluster.assign(0, Assigned { holders: Holders { owner: 0, backup: None }, epoch: 9, ..cluster.assigned(0) });
+        tombolo_engine::adoption::forget(&tables, &plan, |_| true, Now(1000 << Tick::SHIFT));
+        let [released] = &lines(5102)[..] else { panic!("one line") };
+        assert!(released.contains("\"event\":\"block-released\""), "{released}");
+        assert!(released.contains("\"node\":\"n2\",\"slice\":0,\"epoch\":8}"), "as of its own epoch: {released}");
     }
 
     #[test]

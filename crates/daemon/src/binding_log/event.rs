@@ -7,6 +7,7 @@ use tombolo_engine::Plan;
 use tombolo_tables::binding::{Binding, Origin};
 use tombolo_tables::subscriber::Subscriber;
 
+use super::in_cluster::InCluster;
 use crate::table_rows::{Endpoints, host, origin, service_name};
 use crate::utc::{Moment, Utc};
 
@@ -49,6 +50,9 @@ pub(crate) struct BindingEvent<'p> {
     /// `pcp`, if its host has asked for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<&'static str>,
+    /// Where it was.
+    #[serde(flatten)]
+    pub(crate) in_cluster: Option<InCluster<'p>>,
 }
 
 impl<'p> BindingEvent<'p> {
@@ -61,19 +65,22 @@ impl<'p> BindingEvent<'p> {
             endpoints,
             created: None,
             origin: asked_for(binding),
+            in_cluster: InCluster::of(plan, binding.inside.service, binding.outside_ipv4),
         }
     }
 
     /// It was removed at `time`.
     pub(crate) fn removed(plan: &'p Plan, binding: &Binding, time: Utc, moment: Moment) -> Self {
         let service = service_name(plan, binding.inside.service);
-        Self::ended(service, binding, time, Utc::of_tick(binding.created, moment))
+        let in_cluster = InCluster::of(plan, binding.inside.service, binding.outside_ipv4);
+        Self { in_cluster, ..Self::ended(service, binding, time, Utc::of_tick(binding.created, moment)) }
     }
 
     /// The end, at `time`, of a binding of a service that was called `service`.
     pub(crate) fn ended(service: &'p str, binding: &Binding, time: Utc, created: Utc) -> Self {
         let endpoints = Endpoints::in_service(service, binding);
-        Self { time, event: "removed", endpoints, created: Some(created), origin: asked_for(binding) }
+        let origin = asked_for(binding);
+        Self { time, event: "removed", endpoints, created: Some(created), origin, in_cluster: None }
     }
 }
 
@@ -100,7 +107,8 @@ pub(crate) struct SessionEvent<'p> {
 pub(crate) struct BlockEvent<'p> {
     /// When, to the second.
     pub(crate) time: Utc,
-    /// `block-allocated`, `block-released`, or `block-adopted` from an earlier process.
+    /// `block-allocated`, `block-released`, or `block-adopted` from an earlier process, or from the node of a cluster that owned its slice
+    /// before.
     pub(crate) event: &'static str,
     /// Name of the service.
     pub(crate) service: &'p str,
@@ -118,6 +126,9 @@ pub(crate) struct BlockEvent<'p> {
     /// When it was granted, if the event is its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) created: Option<Utc>,
+    /// Where it was.
+    #[serde(flatten)]
+    pub(crate) in_cluster: Option<InCluster<'p>>,
 }
 
 impl<'p> BlockEvent<'p> {
@@ -131,7 +142,8 @@ impl<'p> BlockEvent<'p> {
     ) -> Self {
         let (inside, softwire) = host(subscriber.key.ipv6, subscriber.key.ipv4);
         let outside = subscriber.outside_ipv4.into();
-        Self { time, event, service, inside, softwire, outside, first_port, last_port, created: None }
+        let (created, in_cluster) = (None, None);
+        Self { time, event, service, inside, softwire, outside, first_port, last_port, created, in_cluster }
     }
 
     /// It was given back at `time`. An earlier process may have granted it, nobody knows when.

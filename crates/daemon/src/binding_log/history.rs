@@ -193,8 +193,11 @@ impl History {
         match line.event.as_str() {
             "block-released" => self.blocks.ended(holder, created, time),
             // Nobody knows when it was granted. Only if the gateway before has ended in order, and left its
-            // tables, it cannot have been somebody else's meanwhile.
-            "block-adopted" => self.blocks.begun(holder, time, |span| span.doubt == Some(Doubt::Restarted)),
+            // tables, it cannot have been somebody else's meanwhile. Of a block that was another node's of a cluster, and is this
+            // one's by now, it is known.
+            "block-adopted" => self.blocks.begun(holder, time, |span| {
+                span.doubt == Some(Doubt::Restarted) || span.doubt.is_none() && span.since == time
+            }),
             _ => self.blocks.begun(holder, time, |_| false),
         }
         self.blocks.not_before(self.coverage.set.last());

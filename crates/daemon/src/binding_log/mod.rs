@@ -21,6 +21,7 @@ pub mod collectors;
 pub(crate) mod event;
 mod file;
 pub mod history;
+mod in_cluster;
 mod ipfix;
 pub(crate) mod live;
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::net::Ipv6Addr;
 use serde::Serialize;
 use tombolo_cluster::link::Copying;
 use tombolo_engine::Plan;
+use tombolo_engine::cluster::{Assigned, Cluster, Holders};
 
 use super::rows::{Failure, Rows};
 use crate::copies::Copies;
@@ -18,6 +19,12 @@ struct PeerRow<'p> {
     locator: Ipv6Addr,
     /// `self`, `serving`, `up` or `gone`.
     state: &'static str,
+    /// Slices that it owns, as far as is known here,
+    owns: usize,
+    /// those whose copy it has, or gets,
+    backs_up: usize,
+    /// and the highest epoch of those that it owns.
+    epoch: u32,
     /// Packets that were sent to it to be served there.
     redirected_to: u64,
     /// Packets that it has sent here.
@@ -38,6 +45,29 @@ struct PeerRow<'p> {
     fault: Option<String>,
 }
 
+/// What a node has of the slices.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Held {
+    owns: usize,
+    backs_up: usize,
+    epoch: u32,
+}
+
+impl Held {
+    fn by(cluster: &Cluster, node: usize) -> Self {
+        let mut held = Self::default();
+        for slice in cluster.slices() {
+            let Assigned { holders: Holders { owner, backup }, epoch, .. } = cluster.assigned(slice);
+            held.backs_up += usize::from(backup.is_some_and(|backup| usize::from(backup) == node));
+            if usize::from(owner) == node {
+                held.owns += 1;
+                held.epoch = held.epoch.max(epoch);
+            }
+        }
+        held
+    }
+}
+
 /// Every node: whether it serves, as the host's routes say, and what was redirected.
 pub(crate) fn peers(running: &Running, plan: &Plan, rows: &mut Rows<'_>) -> Result<(), Failure> {
     let Some(cluster) = plan.cluster.as_deref() else {
@@ -52,10 +82,14 @@ pub(crate) fn peers(running: &Running, plan: &Plan, rows: &mut Rows<'_>) -> Resu
         let (node, locator) = (node.name.as_str(), node.locator);
         let Copying { to, pending, lag, from, returned, faults: [there, here], .. } =
             standings.get(number).cloned().unwrap_or_default();
+        let Held { owns, backs_up, epoch } = Held::by(cluster, number);
         rows.row(&PeerRow {
             node,
             locator,
             state,
+            owns,
+            backs_up,
+            epoch,
             redirected_to,
             redirected_by,
             copy_there: to.name(),
@@ -67,4 +101,21 @@ pub(crate) fn peers(running: &Running, plan: &Plan, rows: &mut Rows<'_>) -> Resu
         })?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tombolo_engine::cluster::Node;
+
+    #[test]
+    fn what_nodes_have_of_the_slices_is_counted() {
+        let node = |name: &str| Node { name: name.to_owned(), locator: Ipv6Addr::LOCALHOST };
+        let holders = [(0, Some(1)), (1, Some(0)), (0, None)].map(|(owner, backup)| Holders { owner, backup });
+        let cluster = Cluster::new(vec![node("n1"), node("n2"), node("n3")], 0).unwrap().with_slices(holders.to_vec());
+        cluster.assign(2, Assigned { epoch: 7, ..cluster.assigned(2) });
+        let held = [0, 1, 2].map(|node| Held::by(&cluster, node));
+        let expected = [(2, 1, 7), (1, 1, 1), (0, 0, 0)].map(|(owns, backs_up, epoch)| Held { owns, backs_up, epoch });
+        assert_eq!(held, expected);
+    }
 }

@@ -4,8 +4,9 @@ use std::net::Ipv4Addr;
 
 use serde::Serialize;
 use tombolo_engine::Plan;
+use tombolo_engine::mapping::allocation::Allocation;
 use tombolo_engine::mapping::pool::{PoolRange, PortSpace};
-use tombolo_engine::mechanism::napt::Nat;
+use tombolo_engine::mechanism::napt::{Among, Nat};
 use tombolo_engine::plan::Service;
 use tombolo_tables::outside::Slot;
 
@@ -134,7 +135,9 @@ impl<'p> Usage<'p> {
         let Nat { pool, policy, .. } = self.nat;
         let now = self.running.now().tick();
         // Where a newcomer cannot get what was meant for the old owner, ports are given away at once.
-        let kept_back = if policy.keeps_back(self.space) { self.plan.times.reuse_port_after } else { 0 };
+        let is_drawn = matches!(pool.allocation(), Allocation::Ports) || !self.space.has_ports();
+        let among = if is_drawn { Among::Anybodys } else { Among::Own };
+        let kept_back = self.plan.times.port_rest(among, policy.keeps_back(self.space));
         let mut count = |port| {
             let Some(slot) = pool.slot(address, self.space, port) else { return };
             row.ports += 1;

@@ -131,7 +131,7 @@ fn agreed(page: &mut Page, running: &Running, cluster: &Cluster) {
     let changes = agreement.changes().map(|(cause, count)| (label("cause", cause), count));
     page.counter("tombolo_epoch_changes_total", help, changes);
     let left = cluster.grants_until().saturating_sub(running.now().0) / 1_000_000;
-    let help = "Milliseconds until this node may admit nobody new, unless its lease in etcd is renewed before; 0 if it may not.";
+    let help = "Milliseconds until this node may admit nobody new, unless its lease in etcd is renewed before, or its backups promise again to take over nothing; 0 if it may not.";
     page.gauge("tombolo_lease_milliseconds", help, one(left));
 }
 

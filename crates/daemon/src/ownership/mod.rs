@@ -11,7 +11,9 @@
 
 mod agreeing;
 mod announcer;
+mod news;
 pub mod overview;
+pub mod wishes;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -93,6 +95,7 @@ impl Ownership {
         let Some((((etcd, agreement), holdings), cluster)) = parts else { return Ok(None) };
         let guarded = |name| Guarded { name, stop: stop.clone(), health: Arc::clone(&running.health) };
         let (tell, events) = channel();
+        running.copies.iter().for_each(|copies| copies.tell(tell.clone()));
         let incarnation = getrandom::u64().map_err(|error| DaemonError::Failed(error.to_string()))?;
         let value = node_value(running, &cluster, incarnation);
         let own = Own {
@@ -101,6 +104,7 @@ impl Ownership {
             value: value.clone(),
             has_adopted: !holdings.all().is_empty(),
             clock: boot_moment,
+            heard: agreement.last_heard(),
         };
         let (adapter, driver) = Adapter::new(etcd, own, tell);
         let failed = system("starting a thread");

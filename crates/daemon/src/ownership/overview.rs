@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use serde::Serialize;
-use tombolo_cluster::etcd::{Contents, Shape, ShapeError, init, read_all};
-use tombolo_cluster::ownership::{NodeState, NodeValue, Phase, Revision, SliceValue};
+use tombolo_cluster::etcd::{Contents, Etcd, Shape, ShapeError, init, read_all};
+use tombolo_cluster::ownership::{Member, Names, NodeState, NodeValue, Phase, Plan, Revision, SliceValue};
 use tombolo_config::{ConfigError, Configuration};
 use tombolo_engine::mapping::slices::{MOST_SLICES, Slicing};
 
@@ -26,6 +26,26 @@ pub enum OverviewError {
     /// etcd.
     #[error(transparent)]
     Etcd(#[from] ShapeError),
+    /// It does not answer.
+    #[error(
+        "{0}; whether a node admits new subscribers without it, and for how long, `tombolo show status` says there"
+    )]
+    Silent(ShapeError),
+    /// No node of this name is in the file.
+    #[error("no node of the cluster is called {0}; its nodes are {1}")]
+    Node(String, String),
+    /// There is no such slice.
+    #[error("there is no slice {0}; there are {1}, from 0 on")]
+    Slice(u16, u16),
+    /// Nobody could take what a node is to give away, or is to get.
+    #[error("{0}")]
+    Nowhere(String),
+    /// A slice is not without an owner.
+    #[error("slice {0} is not vacant: {1}")]
+    Served(u16, String),
+    /// It is wanted, and was not carried out in time.
+    #[error("after {0} s: {1}; it is still wanted, and `tombolo cluster status` says how it stands")]
+    Late(u64, String),
     /// The system's random numbers.
     #[error("the system gives no random numbers: {0}")]
     Random(String),
@@ -45,6 +65,16 @@ pub enum Condition {
     Vacant,
 }
 
+/// How far a node is that is to be drained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Drain {
+    /// It still owns slices.
+    Draining,
+    /// It owns none.
+    Drained,
+}
+
 /// Slices in a row that stand alike.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SliceStatus {
@@ -56,6 +86,9 @@ pub struct SliceStatus {
     pub owner: Option<String>,
     /// Who has their copy, or gets it.
     pub backup: Option<String>,
+    /// The node that an operator wants to own them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pinned: Option<String>,
     /// How many owners they have had.
     pub epoch: u32,
     /// How they stand.
@@ -71,6 +104,9 @@ pub struct NodeStatus {
     pub node: String,
     /// `joining`, `serving` or `draining`.
     pub state: NodeState,
+    /// Whether an operator wants that it owns nothing, and it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain: Option<Drain>,
     /// Slices that it owns.
     pub owns: usize,
     /// Slices of others that it has the copy of, or gets.
@@ -86,6 +122,11 @@ pub struct Overview {
     pub status: Condition,
     /// Why.
     pub reason: String,
+    /// Slices that are to move next.
+    pub moves: usize,
+    /// Whether an operator has what is only uneven left as it is.
+    #[serde(rename = "held")]
+    pub is_held: bool,
     /// The nodes.
     pub nodes: Vec<NodeStatus>,
     /// The slices.
@@ -125,14 +166,53 @@ pub fn begin(file: &Path, configuration: &Configuration, slices: Option<u16>) ->
 /// # Errors
 /// [`OverviewError`].
 pub fn look(file: &Path, configuration: &Configuration) -> Result<Overview, OverviewError> {
+    let etcd = etcd_in(file, configuration)?;
+    let silent = |error| match error {
+        ShapeError::Etcd(_) => OverviewError::Silent(error),
+        error => error.into(),
+    };
+    let shape = found(&etcd).map_err(silent)?;
+    Ok(Overview::of(shape.slices, &read_all(&etcd).map_err(silent)?))
+}
+
+/// Where the etcd of the cluster is that a file describes.
+pub(super) fn etcd_in(file: &Path, configuration: &Configuration) -> Result<Etcd, OverviewError> {
     let cluster = configuration.host.cluster.as_ref();
-    let etcd = cluster.and_then(etcd_of).ok_or_else(|| OverviewError::NoEtcd(file.display().to_string()))?;
-    let shape = found(&etcd)?;
-    Ok(Overview::of(shape.slices, &read_all(&etcd)?))
+    cluster.and_then(etcd_of).ok_or_else(|| OverviewError::NoEtcd(file.display().to_string()))
+}
+
+/// Which slices are to move next, by all that there is.
+fn plan(count: u16, contents: &Contents) -> Plan {
+    let mut names = Names::default();
+    let mut serving: Vec<&(String, Revision, NodeValue)> =
+        contents.nodes.iter().filter(|(_, _, value)| value.state == NodeState::Serving).collect();
+    // By any order of names slices are as even; nodes have another one, so which of them move is theirs to say.
+    serving.sort_by_key(|(name, ..)| name.clone());
+    let members: Vec<Member> = serving
+        .into_iter()
+        .filter_map(|(name, _, value)| {
+            let (node, is_drained) = (names.number(name)?, contents.drained.contains(name));
+            Some(Member { node, weight: value.weight, is_drained })
+        })
+        .collect();
+    let mut slices = vec![None; count.into()];
+    for (slice, value) in &contents.slices {
+        if let Some(place) = slices.get_mut(usize::from(*slice)) {
+            *place = value.assignment(&mut names).ok();
+        }
+    }
+    let pins = contents.pins.iter().filter_map(|(slice, name)| Some((*slice, names.number(name)?))).collect();
+    Plan::of(&members, &slices, &pins)
 }
 
 impl Overview {
-    fn of(count: u16, contents: &Contents) -> Self {
+    /// How a slice stands.
+    #[must_use]
+    pub fn slice(&self, slice: u16) -> Option<&SliceStatus> {
+        self.slices.iter().find(|status| (status.first..=status.last).contains(&slice))
+    }
+
+    pub(super) fn of(count: u16, contents: &Contents) -> Self {
         let value_of = |slice: u16| contents.slices.iter().find(|(number, _)| *number == slice).map(|(_, value)| value);
         let mut slices: Vec<SliceStatus> = Vec::new();
         for slice in 0..count {
@@ -145,12 +225,17 @@ impl Overview {
             }
         }
         let values = || contents.slices.iter().filter(|(slice, _)| *slice < count).map(|(_, value)| value);
-        let nodes = contents.nodes.iter().map(|(name, _, NodeValue { state, software, .. })| NodeStatus {
-            node: name.clone(),
-            state: *state,
-            owns: values().filter(|value| value.owner == *name).count(),
-            backs_up: values().filter(|value| value.backup.as_ref() == Some(name)).count(),
-            software: software.clone(),
+        let nodes = contents.nodes.iter().map(|(name, _, NodeValue { state, software, .. })| {
+            let owns = values().filter(|value| value.owner == *name).count();
+            let drain = if owns > 0 { Drain::Draining } else { Drain::Drained };
+            NodeStatus {
+                node: name.clone(),
+                state: *state,
+                drain: contents.drained.contains(name).then_some(drain),
+                owns,
+                backs_up: values().filter(|value| value.backup.as_ref() == Some(name)).count(),
+                software: software.clone(),
+            }
         });
         let worst = slices.iter().max_by_key(|slice| slice.status);
         let status = worst.map_or(Condition::Vacant, |worst| worst.status);
@@ -162,16 +247,18 @@ impl Overview {
                 _ => format!("{alike} of {count} slices; of slice {}: {}", worst.first, worst.reason),
             }
         });
-        Self { status, reason, nodes: nodes.collect(), slices }
+        let moves = plan(count, contents).moves().len();
+        Self { status, reason, moves, is_held: contents.is_held, nodes: nodes.collect(), slices }
     }
 }
 
 impl SliceStatus {
     fn of(slice: u16, value: Option<&SliceValue>, contents: &Contents) -> Self {
+        let pinned = contents.pins.get(&slice).cloned();
         let Some(value) = value else {
             let reason = "nobody has had it yet: no node serves, or it is not three seconds since the first one does";
             let (owner, backup, epoch, status) = (None, None, 0, Condition::Vacant);
-            return Self { first: slice, last: slice, owner, backup, epoch, status, reason: reason.to_owned() };
+            return Self { first: slice, last: slice, owner, backup, pinned, epoch, status, reason: reason.to_owned() };
         };
         let made = |name: &str| contents.nodes.iter().find(|(node, ..)| node == name).map(|(_, made, _)| *made);
         let SliceValue { owner, owner_rev, epoch, backup, phase, .. } = value;
@@ -191,7 +278,7 @@ impl SliceStatus {
             }
         };
         let (owner, backup) = (Some(owner.clone()), backup.clone());
-        Self { first: slice, last: slice, owner, backup, epoch: *epoch, status, reason }
+        Self { first: slice, last: slice, owner, backup, pinned, epoch: *epoch, status, reason }
     }
 }
 
@@ -209,6 +296,7 @@ mod tests {
             protocol: 1,
             weight: 1,
             state: NodeState::Serving,
+            began_bare: false,
             configuration: 0,
             capacity: Capacity { subscribers: 1, bindings: 1 },
         };
@@ -223,8 +311,11 @@ mod tests {
     #[test]
     fn a_cluster_stands_as_its_worst_slice() {
         let protected = |number| (number, slice("n1", 7, Some("n2"), Phase::Protected));
-        let mut contents =
-            Contents { nodes: vec![node("n1", 7), node("n2", 8)], slices: (0..3).map(protected).collect() };
+        let mut contents = Contents {
+            nodes: vec![node("n1", 7), node("n2", 8)],
+            slices: (0..3).map(protected).collect(),
+            ..Contents::default()
+        };
         let all = Overview::of(3, &contents);
         assert_eq!((all.status, all.slices.len(), all.slices[0].last), (Condition::Protected, 1, 2));
         assert_eq!((all.nodes[0].owns, all.nodes[1].backs_up), (3, 3));
@@ -238,5 +329,39 @@ mod tests {
         let conditions: Vec<Condition> = gone.slices.iter().map(|slice| slice.status).collect();
         assert_eq!(conditions, [Condition::Acting, Condition::Vacant, Condition::Acting, Condition::Vacant]);
         assert_eq!((gone.status, gone.slices[3].owner.is_none()), (Condition::Vacant, true));
+    }
+
+    #[test]
+    fn drained_nodes_pinned_slices_and_moves_are_seen() {
+        let of = |number: u16, owner| {
+            (number, slice(owner, if owner == "n1" { 7 } else { 8 }, Some("n2"), Phase::Protected))
+        };
+        let mut contents = Contents {
+            nodes: vec![node("n1", 7), node("n2", 8)],
+            slices: vec![of(0, "n1"), of(1, "n1")],
+            ..Contents::default()
+        };
+        let uneven = Overview::of(2, &contents);
+        assert_eq!((uneven.moves, uneven.is_held, uneven.nodes[0].drain), (1, false, None));
+        contents.is_held = true;
+        let held = serde_json::to_value(Overview::of(2, &contents)).unwrap();
+        assert_eq!((held["held"].as_bool(), held["moves"].as_u64()), (Some(true), Some(1)));
+        contents.drained.insert("n1".to_owned());
+        contents.pins.insert(1, "n2".to_owned());
+        let draining = Overview::of(2, &contents);
+        assert_eq!(
+            (draining.moves, draining.nodes[0].drain, draining.nodes[1].drain),
+            (2, Some(Drain::Draining), None)
+        );
+        assert_eq!(draining.slice(1).and_then(|slice| slice.pinned.as_deref()), Some("n2"));
+        assert!(draining.slice(2).is_none());
+        for (_, value) in &mut contents.slices {
+            (value.owner, value.owner_rev, value.backup) = ("n2".to_owned(), 8, Some("n1".to_owned()));
+        }
+        let drained = Overview::of(2, &contents);
+        assert_eq!(
+            (drained.moves, drained.nodes[0].drain, drained.status),
+            (0, Some(Drain::Drained), Condition::Protected)
+        );
     }
 }

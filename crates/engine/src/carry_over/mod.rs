@@ -431,7 +431,7 @@ impl CarryOver {
 
     /// Ports and blocks that were closed shortly before stay kept back.
     fn kept_back(&self, now: Tick) {
-        let is_recent = |at: &Tick| now.since(*at) < self.plan.times.reuse_port_after;
+        let is_recent = |at: &Tick| now.since(*at) < self.plan.times.rest();
         for service in &self.was.services {
             for place in 0..service.pool.addresses() {
                 let Some(address) = service.pool.address(place) else { continue };

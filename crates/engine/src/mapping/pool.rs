@@ -373,6 +373,13 @@ impl Pool {
         Some((first.wrapping_sub(before), u16::try_from(before + count).ok()?))
     }
 
+    /// The places of all blocks of `size` ports of `address`, and the words of the block index where they stand.
+    pub fn block_words(&self, address: Ipv4Addr, size: u32) -> impl Iterator<Item = (u16, u32)> + use<> {
+        let before = self.range_of(address).and_then(|range| u16::try_from(u32::from(*range.span.start()) / size).ok());
+        let (first, end) = self.blocks(address, size).unwrap_or((0, 0));
+        (before.unwrap_or(0)..end).map(move |place| (place, first.wrapping_add(u32::from(place))))
+    }
+
     /// True if block `place` of `size` ports of `address` has a port that may be handed out.
     #[must_use]
     pub fn has_block(&self, address: Ipv4Addr, space: PortSpace, size: u32, place: u16) -> bool {

@@ -19,7 +19,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use super::Refusal;
 use super::napt::{Host, Nat};
 use super::redirect::{self, Redirection};
-use crate::cluster::{Hops, Place, Standing, flow_number};
+use crate::cluster::{Granting, Hops, Place, Standing, flow_number};
 use crate::parse::Parsed;
 use crate::verdict::{DropReason, Verdict};
 use crate::work::Work;
@@ -80,12 +80,13 @@ fn node_of(
     let node = match cluster.place_of(slice, work.now) {
         Place::Here => {
             work.notes.add("", || format!("slice {slice} of the cluster is this node's"));
+            work.granting = cluster.assigned(slice).granting;
             return Ok(None);
         }
         Place::Acting(owner) => {
             work.notes.add("", || format!("slice {slice} of the cluster is served here in its owner's place"));
             cluster.note_acting(owner);
-            work.is_acting = true;
+            work.granting = Granting::Nothing;
             return Ok(None);
         }
         Place::At(node) => node,

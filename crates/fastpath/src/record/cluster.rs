@@ -1,6 +1,6 @@
 //! The cluster as the programs have it: who the nodes are, and which of them serves which slice.
 
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 tombolo_records::constants! {
     /// Nodes of a cluster, at most.
@@ -12,6 +12,11 @@ tombolo_records::constants! {
     pub(crate) const SLICE_LINES: usize = 16;
     /// The line behind them. Its first word says which of the two counts.
     pub(crate) const SLICE_CHOICE: usize = 32;
+
+    /// Slices of which a line says until when ports may be drawn.
+    pub(crate) const GRANTS_OF_A_LINE: usize = 8;
+    /// Lines with all slices.
+    pub(crate) const GRANT_LINES: usize = 32;
 
     /// Where packets of a slice go. Nowhere from here: the engine says why.
     pub(crate) const PLACE_NOWHERE: u32 = 0;
@@ -55,6 +60,10 @@ tombolo_records::records! {
         takes_softwires: u8,
         /// How many slices there are, a power of two.
         slices: u32,
+        /// Ticks for which a port rests that is nobody's before it is drawn, of any protocol, where nodes have copies of each other's
+        /// tables; 0 where they have none.
+        rest: u32,
+        unused: u32,
         slice_key: HashKeyRecord,
         /// That of flow labels.
         flow_key: HashKeyRecord,
@@ -67,6 +76,11 @@ tombolo_records::records! {
     /// Where the packets of some slices go, each as PLACE_*.
     line pub(crate) struct SliceLine as slice_line {
         place: [AtomicU32; SLICES_OF_A_LINE],
+    }
+
+    /// Until when ports of some slices may be drawn that are nobody's, in nanoseconds of the monotonic clock; 0: not at all.
+    line pub(crate) struct GrantLine as grant_line {
+        until: [AtomicU64; GRANTS_OF_A_LINE],
     }
 
     /// A subscriber that was given a slice: as on the wire, as much of its addresses as tells subscribers apart.

@@ -4,22 +4,23 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use tombolo_engine::cluster::{Cluster, Holders, Node};
+use tombolo_engine::cluster::{Assigned, Cluster, Granting, Holders, Node};
 use tombolo_engine::mapping::allocation::Allocation;
-use tombolo_engine::mapping::pool::PoolRange;
+use tombolo_engine::mapping::pool::{PoolRange, PortSpace};
 use tombolo_engine::mapping::slices::{PoolSlices, Slicing};
 use tombolo_engine::mechanism::napt::{Nat, Policy};
 use tombolo_engine::{Now, Plan};
 use tombolo_fastpath::Settings;
 use tombolo_tables::binding::flags;
 use tombolo_tables::subscriber::SubscriberKey;
+use tombolo_tables::tick::Tick;
 
 use crate::compare::{verifies, write_ipv4_checksum};
 use crate::packets::{self, Numbers};
 use crate::plans::{self, Case};
 use crate::portions;
 use crate::softwires::{self, REMOTE};
-use crate::world::World;
+use crate::world::{World, tick};
 
 const SECRET: [u64; 4] = [0x0123_4567_89ab_cdef, 0x1357_9bdf_0246_8ace, 0xdead_beef_cafe_f00d, 42];
 const SLICES: u16 = 8;
@@ -100,6 +101,10 @@ fn cut(nat: &mut Nat) {
 fn with_cluster(name: &'static str, mut plan: Plan, build: Build) -> Case {
     let cluster = cluster(&[Holders { owner: OWN, backup: None }; SLICES as usize], 0, name.contains("aftr"));
     plan.cluster = Some(Arc::new(cluster));
+    // Half of them copy their tables.
+    if name.len().is_multiple_of(2) {
+        plan.times = plan.times.with_copies();
+    }
     let build = move |numbers: &mut Numbers, world: &World| {
         let frame = build(numbers, world);
         redirected(numbers, frame)
@@ -138,9 +143,15 @@ pub(crate) fn disturb(world: &mut World, numbers: &mut Numbers) {
         })
         .collect();
     copy(world, numbers);
+    close(world, numbers);
     // Mostly all.
     let serving = if numbers.one_in(3) { numbers.draw() } else { u64::MAX };
     let next = cluster(&holders, serving, current.takes_softwires());
+    // Its lease is over, or lasts; or some slices are of a lease that is over.
+    next.set_grants_until(if numbers.one_in(4) { numbers.pick(&[0, 1]) } else { u64::MAX });
+    for slice in (0..SLICES).filter(|_| numbers.one_in(6)) {
+        next.assign(slice, Assigned { granting: Granting::Nothing, ..next.assigned(slice) });
+    }
     world.slices.as_ref().unwrap().publish(&next, Now::default());
     world.plan.cluster = Some(Arc::new(next));
 }
@@ -159,6 +170,20 @@ fn copy(world: &World, numbers: &mut Numbers) {
     }
     if let Some(id) = tables.subscribers.iter().nth(nth) {
         tables.subscribers.set_copied(id, numbers.one_in(2));
+    }
+}
+
+/// All free ports of an address were closed a while ago, some of them so long that they may be had again.
+fn close(world: &World, numbers: &mut Numbers) {
+    let nats: Vec<&Nat> = world.plan.services.iter().filter_map(|service| service.kind.nat()).collect();
+    let nat = nats[numbers.below(nats.len())];
+    let place = u32::try_from(numbers.below(nat.pool.addresses() as usize)).unwrap();
+    let address = nat.pool.address(place).unwrap();
+    for space in [PortSpace::Tcp, PortSpace::Udp, PortSpace::Icmp] {
+        for (_, slot) in nat.pool.slots(address, space) {
+            let age = u32::try_from(numbers.below(300)).unwrap();
+            world.tables.outside.keep_back(slot, Tick(tick().saturating_sub(age).max(1)));
+        }
     }
 }
 
@@ -222,6 +247,14 @@ pub(crate) fn wrong(plan: &Plan) -> Vec<(&'static str, Plan)> {
         ("the exceptions", with(SECRET, false, 0)),
         ("the runs of addresses", with(SECRET, true, 9)),
     ]
+}
+
+/// The programs are told that the node may grant what it may not.
+pub(crate) fn mislead(world: &World) {
+    let current = world.plan.cluster.as_deref().unwrap();
+    let holders: Vec<Holders> = (0..SLICES).map(|slice| current.holders(slice)).collect();
+    let serving = (0..NODES).filter(|node| current.serves((*node).into())).fold(0, |bits, node| bits | 1 << node);
+    world.slices.as_ref().unwrap().publish(&cluster(&holders, serving, current.takes_softwires()), Now::default());
 }
 
 /// What the programs are told beside the plan, where the kernel stands on both sides of the engine.

@@ -21,7 +21,7 @@ mod portions;
 mod softwires;
 mod world;
 
-use tombolo_engine::Verdict;
+use tombolo_engine::{DropReason, Verdict};
 use tombolo_fastpath::trial::Trial;
 
 use crate::compare::{expected_in_tc, expected_in_xdp, same_packet};
@@ -72,6 +72,8 @@ fn programs_decide_as_the_engine_does() {
             let binds = BINDING.iter().any(|part| name.contains(part));
             assert!(trials < 1000 || !binds || score.bindings > 0, "{name}: no binding was made: {score:?}");
             let is_cluster = world.slices.is_some();
+            let draws = name == "cluster: nat64 and nat44";
+            assert!(trials < 1000 || !draws || score.not_granting > 0, "{name}: nothing was refused: {score:?}");
             assert!(trials < 1000 || !is_cluster || score.redirected > 20, "{name}: little was redirected: {score:?}");
             if is_cluster && trials >= 1000 && program == Program::Tc {
                 let [to, by] = world.trials.counters().unwrap().redirected.map(|nodes| nodes.iter().sum::<u64>());
@@ -107,6 +109,30 @@ fn another_decision_about_slices_is_noticed() {
     }
 }
 
+/// Programs that go on to draw ports when the node may not are found out.
+#[test]
+fn a_lease_that_the_programs_do_not_know_is_noticed() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("SKIPPED: comparing the programs with the engine needs root");
+        return;
+    }
+    let (name, plan, build) = cluster::cases().remove(0);
+    for program in [Program::Xdp, Program::Tc] {
+        let mut world = World::new(&plan, &format!("{}-lease-{program:?}", std::process::id()));
+        let mut numbers = Numbers(7);
+        let mut score = Score::default();
+        let tried = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for _ in 0..6000 {
+                world.disturb(&mut numbers);
+                cluster::mislead(&world);
+                let frame = build(&mut numbers, &world);
+                try_one(&mut world, program, &frame, &mut score, name);
+            }
+        }));
+        assert!(tried.is_err(), "nobody notices that the programs know of no lease: {score:?}");
+    }
+}
+
 /// Random words, and those that lie at an edge of the halves.
 #[test]
 fn programs_hash_as_the_tables_do() {
@@ -139,6 +165,7 @@ struct Score {
     translated: u64,
     bindings: u64,
     redirected: u64,
+    not_granting: u64,
     passed: u64,
     forwarded_by_engine_only: u64,
     left_half_done: u64,
@@ -149,6 +176,7 @@ impl Score {
         self.translated += other.translated;
         self.bindings += other.bindings;
         self.redirected += other.redirected;
+        self.not_granting += other.not_granting;
         self.passed += other.passed;
         self.forwarded_by_engine_only += other.forwarded_by_engine_only;
         self.left_half_done += other.left_half_done;
@@ -195,6 +223,9 @@ fn try_one(world: &mut World, program: Program, frame: &[u8], score: &mut Score,
             score.left_half_done += 1;
         }
         score.passed += 1;
+        let is_refused =
+            matches!(verdict, Verdict::Drop(DropReason::NotGranting) | Verdict::Reply(DropReason::NotGranting));
+        score.not_granting += u64::from(is_refused);
         score.forwarded_by_engine_only += u64::from(verdict == Verdict::Forward);
         return;
     };

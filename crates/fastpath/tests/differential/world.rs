@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tombolo_engine::mapping::allocation::Allocation;
 use tombolo_engine::mapping::pool::{Parity, PortSpace, block_ports};
-use tombolo_engine::mechanism::napt::Nat;
+use tombolo_engine::mechanism::napt::{Among, Nat};
 use tombolo_engine::mechanism::session_state::{PERMISSION, PERMISSION_TCP};
 use tombolo_engine::packet::{HEADROOM, Offload, Packet};
 use tombolo_engine::{DropReason, Engine, Now, Plan, Verdict};
@@ -131,7 +131,7 @@ impl World {
     pub(crate) fn engine(&mut self, packet: &[u8], tick: u32) -> (Verdict, Vec<Vec<u8>>) {
         let result = self.run_engine(packet, tick);
         if let Verdict::Drop(reason) | Verdict::Reply(reason) = result.0
-            && matches!(reason, DropReason::PoolExhausted | DropReason::SubscriberLimit)
+            && matches!(reason, DropReason::PoolExhausted | DropReason::SubscriberLimit | DropReason::NotGranting)
         {
             // It remembers for a tick that an address, or a subscriber, had no port left; the tables
             // were put back since.
@@ -303,7 +303,17 @@ impl World {
         if keeps_parity && ours.inside.protocol == 17 && (theirs ^ inside) & 1 == 0 {
             assert_eq!((port ^ inside) & 1, 0, "{}: the engine kept the parity", context());
         }
+        self.put_back(before);
+        assert!(self.had_rested(nat, &ours), "{}: its port was another's just now: {ours:?}", context());
         self.put_back(after);
+    }
+
+    /// Whether the port of a new binding was free, or kept back for as long as it must be.
+    fn had_rested(&self, nat: &Nat, binding: &Binding) -> bool {
+        let space = PortSpace::of_protocol(binding.inside.protocol).unwrap();
+        let among = if matches!(nat.pool.allocation(), Allocation::Ports) { Among::Anybodys } else { Among::Own };
+        let rest = self.plan.times.port_rest(among, nat.policy.keeps_back(space));
+        self.tables.outside.is_available(binding.outside_slot, binding.created, rest)
     }
 
     /// Whether the port of a binding that a program has made is one of those that its subscriber was granted.

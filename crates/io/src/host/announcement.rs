@@ -23,6 +23,8 @@ pub struct Announcement {
 pub enum Rank {
     /// All nodes serve it alike: routers spread packets over all of them.
     Entrance,
+    /// The same at a node that may be cut off from the others: routers bring packets there if nobody else announces it.
+    LastEntrance,
     /// Of a slice that the node owns. A later owner's is preferred: the number of owners that there were, this one
     /// included, says so.
     Owner {
@@ -43,6 +45,7 @@ impl Rank {
     const fn metric(self) -> u32 {
         match self {
             Self::Entrance => 100,
+            Self::LastEntrance => 200,
             Self::Owner { epoch } => (1 << 31) - 1 - epoch,
             Self::Backup { epoch } => u32::MAX - 15 - epoch,
             Self::LastResort => u32::MAX - 1,
@@ -74,5 +77,24 @@ impl Host {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever changes a rank makes the new route and then removes the old one.
+    #[test]
+    fn a_route_of_another_rank_is_another_route_in_both_families() {
+        let route = |prefix: &str, rank| {
+            let prefixes = vec![(prefix.parse().unwrap(), rank)];
+            announcing(7, Some(&Announcement { table: 8464, prefixes })).remove(0).key()
+        };
+        for prefix in ["192.0.2.0/24", "2001:db8:6464::/96"] {
+            assert!(route(prefix, Rank::Entrance) == route(prefix, Rank::Entrance));
+            assert!(route(prefix, Rank::Entrance) != route(prefix, Rank::LastEntrance), "{prefix}");
+            assert!(route(prefix, Rank::Owner { epoch: 1 }) != route(prefix, Rank::Owner { epoch: 2 }), "{prefix}");
+        }
     }
 }

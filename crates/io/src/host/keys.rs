@@ -64,9 +64,12 @@ pub(super) struct RouteKey {
     pub(super) table: u32,
     kind: RouteType,
     pub(super) interface: Option<u32>,
-    /// None where the kernel is to choose: it does so for IPv6.
+    /// None where the kernel is to choose, as it does for IPv6.
     metric: Option<u32>,
 }
+
+/// What the kernel chooses for routes of IPv6 (`IP6_RT_PRIO_USER`).
+const CHOSEN: u32 = 1024;
 
 impl RouteKey {
     pub(super) fn of(message: &RouteMessage) -> Option<Self> {
@@ -83,7 +86,9 @@ impl RouteKey {
                 RouteAttribute::Destination(destination) => address = ip(destination)?,
                 RouteAttribute::Table(number) => key.table = *number,
                 RouteAttribute::Oif(index) => key.interface = Some(*index),
-                RouteAttribute::Priority(number) if address.is_ipv4() => key.metric = Some(*number),
+                RouteAttribute::Priority(number) if address.is_ipv4() || *number != CHOSEN => {
+                    key.metric = Some(*number)
+                }
                 _ => {}
             }
         }

@@ -27,8 +27,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::description::Scenario;
+use super::frr;
 use super::members;
 use super::network::numbered;
+use super::start::DIRECTORY;
 use crate::{End, Link, Node, Prefix, Route, Topology};
 
 /// The gateways that agree,
@@ -85,6 +87,27 @@ pub(super) fn three_nodes_that_agree() -> Scenario {
         text.replace_range(begin..end, &members::tables(node, &AGREEING, &MEMBERS));
     }
     scenario.members = MEMBERS.to_vec();
+    scenario
+}
+
+/// The same with FRR as the router of the Internet.
+pub(super) fn three_nodes_and_frr() -> Scenario {
+    let mut scenario = three_nodes_that_agree();
+    for (_, text) in scenario.routers.iter_mut().filter(|(node, _)| *node == "r2") {
+        *text = frr::outside_router((1..=NODES).map(|number| format!("198.18.0.{number}")));
+    }
+    scenario
+}
+
+/// The same, whose subscribers have ports in blocks, and whose gateways log whose they are: `NODE.log` in the lab's directory.
+pub(super) fn three_nodes_that_log() -> Scenario {
+    let mut scenario = three_nodes_that_agree();
+    for (node, text) in scenario.gateways.iter_mut().filter(|(node, _)| AGREEING.contains(node)) {
+        let pool = "/28\" }]\n";
+        let blocks = format!("{pool}allocation = {{ mode = \"blocks\", block_size = 512 }}\n");
+        let log = format!("binding_log = \"{DIRECTORY}/{node}.log\"\nbinding_log_detail = \"blocks\"\n");
+        *text = format!("[gateway]\n{log}\n{}", text.replace(pool, &blocks));
+    }
     scenario
 }
 
@@ -237,11 +260,12 @@ protocol kernel {{ ipv6 {{ import none; export where source = RTS_BGP; }}; }}
 
 filter to_outside {{ if source = RTS_INHERIT && net != 0.0.0.0/0 then {{ bgp_med = krt_metric; accept; }} reject; }}
 filter to_inside {{ if source = RTS_INHERIT && !(net ~ LOCATORS) then {{ bgp_med = krt_metric; accept; }} reject; }}
+filter everything_inside {{ if net = 0.0.0.0/0 then {{ bgp_med = krt_metric; accept; }} reject; }}
 protocol bgp inside from neighbour {{
     local 2001:db8:a::{number} as 64512;
     neighbor 2001:db8:a::ff as 65001;
     ipv6 {{ import all; export filter to_inside; }};
-    ipv4 {{ table entrances4; import all; export where net = 0.0.0.0/0; next hop self; next hop address 10.254.0.{number}; }};
+    ipv4 {{ table entrances4; import all; export filter everything_inside; next hop self; next hop address 10.254.0.{number}; }};
 }}
 protocol bgp outside from neighbour {{
     local 198.18.0.{number} as 64512;

@@ -2,6 +2,9 @@
 
 use crate::Topology;
 
+/// Slices that a cluster in a lab begins with.
+pub const SLICES: u16 = 8;
+
 /// A topology and the gateways in it.
 #[derive(Clone, Debug)]
 pub struct Scenario {

@@ -30,6 +30,18 @@ impl Scenario {
         cluster::three_nodes_that_agree()
     }
 
+    /// The same with FRR as the router of the Internet.
+    #[must_use]
+    pub fn agreed_cluster_and_frr() -> Self {
+        cluster::three_nodes_and_frr()
+    }
+
+    /// The same, whose subscribers have ports in blocks, and whose gateways log whose they are: `NODE.log` in the lab's directory.
+    #[must_use]
+    pub fn logged_cluster() -> Self {
+        cluster::three_nodes_that_log()
+    }
+
     /// The gateways that agree by etcd, where there are members of it.
     pub fn agreeing(&self) -> impl Iterator<Item = &'static str> {
         cluster::AGREEING.into_iter().filter(|_| !self.members.is_empty())
@@ -55,6 +67,12 @@ mod tests {
         let agreed = Scenario::agreed_cluster();
         agreed.topology.check().unwrap();
         assert!(agreed.gateways.iter().all(|(_, text)| !text.contains("[cluster.slices]")));
+        let logged = Scenario::logged_cluster();
+        let nodes = logged.gateways.iter().filter(|(node, _)| node.starts_with('n'));
+        assert!(nodes.clone().count() == 3, "all nodes");
+        for (node, text) in nodes {
+            assert!(text.matches("mode = \"blocks\"").count() == 3 && text.contains(&format!("/{node}.log")), "{text}");
+        }
         assert!(Scenario::named("nonsense").is_none());
     }
 }

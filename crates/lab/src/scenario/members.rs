@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
+use super::description::Scenario;
 use super::network::numbered;
 use super::start::{DIRECTORY, Daemon, READY};
 use crate::{Lab, LabError, Process};
@@ -19,6 +20,20 @@ pub(super) fn address_of(member: &str) -> Ipv6Addr {
 /// Where clients find a member.
 pub(super) fn endpoint_of(member: &str) -> String {
     format!("https://[{}]:2379", address_of(member))
+}
+
+impl Scenario {
+    /// Where its members of etcd are.
+    #[must_use]
+    pub fn member_addresses(&self) -> Vec<Ipv6Addr> {
+        self.members.iter().map(|member| address_of(member)).collect()
+    }
+
+    /// Where clients find them.
+    #[must_use]
+    pub fn endpoints(&self) -> Vec<String> {
+        self.members.iter().map(|member| endpoint_of(member)).collect()
+    }
 }
 
 impl Lab {
@@ -53,23 +68,34 @@ impl Lab {
     /// # Errors
     /// [`LabError`] if they do not become ready; their own words are in it.
     pub fn start_members(&self, members: &[&'static str]) -> Result<Vec<(&'static str, Process)>, LabError> {
+        self.start_some_members(members, members, "new")
+    }
+
+    /// Starts some of the members again that have ended, with what they had. They serve when most are there.
+    ///
+    /// # Errors
+    /// As [`start_members`](Self::start_members).
+    pub fn restart_members(
+        &self,
+        some: &[&'static str],
+        members: &[&'static str],
+    ) -> Result<Vec<(&'static str, Process)>, LabError> {
+        self.start_some_members(some, members, "existing")
+    }
+
+    fn start_some_members(
+        &self,
+        some: &[&'static str],
+        members: &[&'static str],
+        state: &str,
+    ) -> Result<Vec<(&'static str, Process)>, LabError> {
         let start =
-            |member: &&'static str| Ok((*member, self.spawn_daemon(member, self.member(member, members, "new")?)?));
-        let mut started = members.iter().map(start).collect::<Result<Vec<_>, LabError>>()?;
+            |member: &&'static str| Ok((*member, self.spawn_daemon(member, self.member(member, members, state)?)?));
+        let mut started = some.iter().map(start).collect::<Result<Vec<_>, LabError>>()?;
         for (_, process) in &mut started {
             process.wait_for_text(SERVES, READY)?;
         }
         Ok(started)
-    }
-
-    /// Starts a member again that has ended, with what it had.
-    ///
-    /// # Errors
-    /// As [`start_members`](Self::start_members).
-    pub fn restart_member(&self, member: &str, members: &[&'static str]) -> Result<Process, LabError> {
-        let mut process = self.spawn_daemon(member, self.member(member, members, "existing")?)?;
-        process.wait_for_text(SERVES, READY)?;
-        Ok(process)
     }
 
     /// What a member is started as.

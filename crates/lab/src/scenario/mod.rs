@@ -6,6 +6,7 @@
 
 mod cluster;
 mod description;
+mod frr;
 mod list;
 mod map;
 mod members;
@@ -15,4 +16,4 @@ mod softwires;
 mod start;
 mod xlat464;
 
-pub use description::Scenario;
+pub use description::{SLICES, Scenario};

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::description::Scenario;
+use super::description::{SLICES, Scenario};
 use crate::{Lab, LabError, LabRecord, Process, package_of, wait_until};
 
 /// Stands for the lab's directory in the configuration files of a scenario.
@@ -32,7 +32,28 @@ impl Lab {
         self.start_daemon(node, self.gateway(node, program, text)?)
     }
 
-    /// As [`start_gateway`](Self::start_gateway), for BIRD.
+    /// The same of several gateways at once, as after a power failure: each node with its configuration.
+    ///
+    /// # Errors
+    /// As [`start_gateway`](Self::start_gateway), for the first one that does not become ready.
+    pub fn start_gateways<'n>(
+        &self,
+        program: &str,
+        gateways: &[(&'n str, String)],
+    ) -> Result<Vec<(&'n str, Process)>, LabError> {
+        let start = |(node, text): &(&'n str, String)| {
+            let daemon = self.gateway(node, program, text)?;
+            let says = daemon.says;
+            Ok((*node, says, self.spawn_daemon(node, daemon)?))
+        };
+        let mut started = gateways.iter().map(start).collect::<Result<Vec<_>, LabError>>()?;
+        for (_, says, process) in &mut started {
+            process.wait_for_text(says, READY)?;
+        }
+        Ok(started.into_iter().map(|(node, _, process)| (node, process)).collect())
+    }
+
+    /// As [`start_gateway`](Self::start_gateway), for BIRD, or for FRR where the text is of FRR.
     ///
     /// # Errors
     /// As [`start_gateway`](Self::start_gateway); [`LabError::MissingTool`].
@@ -88,7 +109,8 @@ impl Lab {
         };
         let Daemon { program, arguments, .. } = self.gateway(node, program, text)?;
         let file = arguments.last().cloned().unwrap_or_default();
-        let words = ["cluster", "init", "--slices", "8", "--config", &file].map(str::to_owned);
+        let slices = SLICES.to_string();
+        let words = ["cluster", "init", "--slices", &slices, "--config", &file].map(str::to_owned);
         self.node(node)?.command(program).args(words).run()?.success().map(drop)
     }
 
@@ -99,6 +121,9 @@ impl Lab {
     }
 
     fn router(&self, node: &str, text: &str) -> Result<Daemon, LabError> {
+        if let Some(daemon) = self.frr(node, text)? {
+            return Ok(daemon);
+        }
         let file = self.file(&format!("{node}.bird.conf"), text)?;
         let socket = self.directory()?.join(format!("{node}.bird.socket")).display().to_string();
         let arguments = ["-f".to_owned(), "-c".to_owned(), file, "-s".to_owned(), socket];
@@ -150,7 +175,7 @@ impl Lab {
     }
 
     /// Writes a file into the lab's directory; its path.
-    fn file(&self, name: &str, text: &str) -> Result<String, LabError> {
+    pub(super) fn file(&self, name: &str, text: &str) -> Result<String, LabError> {
         let file = self.directory()?.join(name);
         fs::write(&file, text).map_err(|error| LabError::system(format!("write {}", file.display()), error))?;
         Ok(file.display().to_string())

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use super::description::{Description, DescriptionError, Place};
 use crate::binding::{Binding, BindingId, InsideKey, flags};
+use crate::blocks::OFFERED;
 use crate::conversation::{Conversation, Ends, Stream};
 use crate::lease::{Before, Lease, Use};
 use crate::memory::{Backing, Slab};
@@ -178,7 +179,10 @@ impl FormerTables {
     /// When block `block` of ports was given back, if it is kept back.
     #[must_use]
     pub fn block_closed(&self, block: u32) -> Option<Tick> {
-        self.closed_at(&self.blocks, block)
+        // What is offered nobody has given back.
+        let word = self.blocks.get(block as usize)?.load(Ordering::Relaxed);
+        let is_offered = word & self.closed != 0 && word & OFFERED != 0;
+        if is_offered { None } else { self.closed_at(&self.blocks, block) }
     }
 
     fn closed_at(&self, slots: &[AtomicU32], slot: u32) -> Option<Tick> {

@@ -1,11 +1,11 @@
 //! `tombolo cluster`: what nodes agree on in etcd.
 
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use tombolo_daemon::ownership::overview::{self, Overview};
 
+use super::cluster_file::File;
+use super::cluster_wishes::{self, Wish};
 use super::output::Output;
 use super::print;
 use super::rows::{Cell, print_table};
@@ -34,24 +34,25 @@ enum Action {
         #[command(flatten)]
         file: File,
     },
+    #[command(flatten)]
+    Wish(Wish),
 }
 
-/// The configuration file of any node.
-#[derive(Debug, Args)]
-struct File {
-    /// Configuration file (TOML) of a node, which says where etcd is
-    #[arg(short, long, value_name = "FILE", default_value = "/etc/tombolo/tombolo.toml")]
-    config: PathBuf,
-}
-
-const NODES: &[Cell] =
-    &[Cell::Text("node"), Cell::Text("state"), Cell::Number("owns"), Cell::Number("backs_up"), Cell::Text("software")];
+const NODES: &[Cell] = &[
+    Cell::Text("node"),
+    Cell::Text("state"),
+    Cell::Text("drain"),
+    Cell::Number("owns"),
+    Cell::Number("backs_up"),
+    Cell::Text("software"),
+];
 
 const SLICES: &[Cell] = &[
     Cell::Number("first"),
     Cell::Number("last"),
     Cell::Text("owner"),
     Cell::Text("backup"),
+    Cell::Text("pinned"),
     Cell::Number("epoch"),
     Cell::Text("status"),
     Cell::Text("reason"),
@@ -70,12 +71,16 @@ pub(crate) fn run(Arguments { action, output }: &Arguments) -> anyhow::Result<()
             let overview = overview::look(config, &tombolo_config::load(config)?)?;
             output.answer(&overview, || print_overview(&overview))
         }
+        Action::Wish(wish) => cluster_wishes::run(wish, *output),
     }
 }
 
 fn print_overview(overview: &Overview) -> anyhow::Result<()> {
     let all = serde_json::to_value(overview)?;
     print::line(&format!("{}: {}", all["status"].as_str().unwrap_or_default(), overview.reason))?;
+    if overview.is_held {
+        print::line("held: nothing moves for the sake of balance until `tombolo cluster release`")?;
+    }
     for (rows, cells) in [(&all["nodes"], NODES), (&all["slices"], SLICES)] {
         let rows: Vec<&Value> = rows.as_array().into_iter().flatten().collect();
         print::line("")?;

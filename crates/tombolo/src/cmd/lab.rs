@@ -5,7 +5,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use tombolo_lab::{Lab, LabRecord, Scenario, Topology};
 
-use super::{lab_compare, lab_demo, lab_soak, print};
+use super::{lab_compare, lab_demo, lab_demo_cluster, lab_soak, lab_soak_cluster, print};
 
 /// Arguments of `tombolo lab`.
 #[derive(Debug, Args)]
@@ -21,9 +21,25 @@ pub(crate) struct Arguments {
 enum Action {
     /// Show everything in about a minute: a gateway, both ends of the five technologies, real
     /// clients, and plain forwarding beside
-    Demo(lab_demo::Arguments),
+    ///
+    /// `lab demo cluster`: three nodes that agree by etcd, one of which loses its power under load.
+    Demo {
+        /// What to show instead
+        #[arg(value_enum, conflicts_with_all = ["gateway", "seconds", "settings"])]
+        what: Option<Subject>,
+        #[command(flatten)]
+        arguments: lab_demo::Arguments,
+    },
     /// A gateway under attacks and mishaps, one after another, and then every invariant of its tables
+    ///
+    /// `lab soak cluster`: three nodes that agree by etcd, to whose boxes and links one fault after another happens.
     Soak {
+        /// What to soak instead
+        #[arg(value_enum)]
+        what: Option<Subject>,
+        /// What the faults of a cluster follow from
+        #[arg(long, default_value_t = 1, requires = "what")]
+        seed: u64,
         /// Seconds of traffic
         #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(10..))]
         seconds: u64,
@@ -59,6 +75,13 @@ enum Action {
     List,
 }
 
+/// What is not one gateway.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Subject {
+    /// Three nodes, BIRD and etcd
+    Cluster,
+}
+
 /// The standard topologies.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Shape {
@@ -80,9 +103,16 @@ impl Shape {
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let json = arguments.json;
     match arguments.action {
-        Action::Demo(arguments) => lab_demo::run(arguments, json),
+        Action::Demo { what: Some(Subject::Cluster), .. } | Action::Soak { what: Some(Subject::Cluster), .. }
+            if !cfg!(feature = "cluster") =>
+        {
+            bail!("this build does without etcd (feature \"cluster\"), by which the nodes agree")
+        }
+        Action::Demo { what: Some(Subject::Cluster), .. } => lab_demo_cluster::run(json),
+        Action::Demo { what: None, arguments } => lab_demo::run(arguments, json),
         Action::Compare(arguments) => lab_compare::run(&arguments, json),
-        Action::Soak { seconds } => lab_soak::run(seconds, json),
+        Action::Soak { what: Some(Subject::Cluster), seconds, seed } => lab_soak_cluster::run(seconds, seed, json),
+        Action::Soak { what: None, seconds, .. } => lab_soak::run(seconds, json),
         Action::Up { name, topology, alias } => match (Scenario::named(&name), alias) {
             (Some(scenario), alias) => up_scenario(&agreed_if_possible(scenario), alias.as_deref(), json),
             (None, None) => up(&name, topology, json),

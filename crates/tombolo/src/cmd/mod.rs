@@ -26,6 +26,10 @@ mod binding_who;
 mod check;
 #[cfg(feature = "cluster")]
 mod cluster;
+#[cfg(feature = "cluster")]
+mod cluster_file;
+#[cfg(feature = "cluster")]
+mod cluster_wishes;
 mod completions;
 mod control;
 mod doctor;
@@ -44,7 +48,11 @@ mod lab_compare;
 #[cfg(feature = "tester")]
 mod lab_demo;
 #[cfg(feature = "tester")]
+mod lab_demo_cluster;
+#[cfg(feature = "tester")]
 mod lab_soak;
+#[cfg(feature = "tester")]
+mod lab_soak_cluster;
 mod log;
 mod man;
 mod map;
@@ -124,7 +132,7 @@ enum Command {
     Binding(control::Binding),
     /// The log of bindings, as it lies there
     Log(log::Arguments),
-    /// What the nodes of a cluster agree on in etcd: begin it, see how it stands
+    /// What the nodes of a cluster agree on in etcd: begin it, see how it stands, drain nodes, move slices
     #[cfg(feature = "cluster")]
     Cluster(cluster::Arguments),
     /// What this machine lacks for the gateway; and why packets do not pass, with the line that mends it

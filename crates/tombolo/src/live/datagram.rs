@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use tombolo_wire::crc32c;
 
-use super::numbers::Numbers;
+use crate::numbers::Numbers;
 
 /// A space of ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -20,17 +20,16 @@ use tombolo_io::queue::Buffer;
 mod bed;
 mod counted;
 mod datagram;
-mod numbers;
 mod same;
 mod served;
 mod source;
 
+use crate::numbers::Numbers;
 use crate::offline::{Offline, Outcome, Side};
 use bed::Bed;
 use counted::Counted;
 pub(crate) use counted::Fates;
 use datagram::{Space, take_hop};
-use numbers::Numbers;
 use same::{Comparison, Pairs};
 use served::{STATIC_PORTS, Served};
 

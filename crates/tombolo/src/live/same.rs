@@ -325,8 +325,8 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     use super::super::datagram::{Datagram, ip};
-    use super::super::numbers::Numbers;
     use super::*;
+    use crate::numbers::Numbers;
 
     const ADDRESSES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V4(Ipv4Addr::new(8, 8, 8, 8))];
 

@@ -7,8 +7,8 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use super::datagram::{Datagram, Space, checksum_at, in_fragments, ip, write_checksum};
-use super::numbers::Numbers;
 use super::served::{Facing, Party, Ports, SERVER_PORT};
+use crate::numbers::Numbers;
 
 /// Ports of hosts, and identifiers of their echoes.
 pub(super) const USUAL: [u16; 8] = [53, 80, 123, 1023, 5000, 5001, 40_001, SERVER_PORT];

@@ -1,24 +1,31 @@
 //! The boxes of the lab, and what nodes and routers know of each other.
 
-use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 
-use tombolo_lab::{Lab, Peer, Process, Scenario, wait_until};
+use tombolo_lab::cluster::{ClusterLab, PATIENCE, SWITCHES};
+use tombolo_lab::{Scenario, wait_until};
 
-use crate::running::{PATIENCE, TOMBOLO, rows};
+use crate::running::{TOMBOLO, rows};
 
 pub(super) const SERVER: &str = "198.51.100.2:7";
 /// All switches: a node without them has lost its power.
-pub(super) const ALL: [&str; 3] = ["inside", "core", "outside"];
+pub(super) const ALL: [&str; 3] = SWITCHES;
 
-pub(super) struct Cluster {
-    // Dropped first.
-    pub(super) gateways: BTreeMap<&'static str, Process>,
-    /// Of etcd, by the names of their nodes.
-    pub(super) members: BTreeMap<&'static str, Process>,
-    pub(super) _routers: Vec<Process>,
-    pub(super) echo: Peer,
-    pub(super) lab: Lab,
-    pub(super) scenario: Scenario,
+/// The lab, whose errors end a test.
+pub(super) struct Cluster(ClusterLab);
+
+impl Deref for Cluster {
+    type Target = ClusterLab;
+
+    fn deref(&self) -> &ClusterLab {
+        &self.0
+    }
+}
+
+impl DerefMut for Cluster {
+    fn deref_mut(&mut self) -> &mut ClusterLab {
+        &mut self.0
+    }
 }
 
 impl Cluster {
@@ -40,66 +47,21 @@ impl Cluster {
     }
 
     pub(super) fn of(scenario: Scenario) -> Self {
-        let lab = Lab::create(&scenario.topology).unwrap();
-        let members = if scenario.members.is_empty() {
-            BTreeMap::new()
-        } else {
-            lab.certify(&scenario).unwrap();
-            let members = lab.start_members(&scenario.members).unwrap();
-            lab.begin_cluster(&scenario, TOMBOLO).unwrap();
-            members.into_iter().collect()
-        };
-        let routers = scenario.routers.iter().map(|(node, text)| lab.start_router(node, text).unwrap()).collect();
-        let echo = Peer::udp_echo(lab.node("server").unwrap(), SERVER.parse().unwrap()).unwrap();
-        let mut cluster = Self { gateways: BTreeMap::new(), members, _routers: routers, echo, lab, scenario };
-        for node in ["cpe", "cpe2", "b4", "n1", "n2", "n3"] {
-            cluster.start(node);
-        }
+        let cluster = Self(ClusterLab::start(scenario, TOMBOLO).unwrap_or_else(|error| panic!("{error:?}")));
         cluster.wait_for_all();
         cluster
     }
 
     pub(super) fn start(&mut self, node: &'static str) {
-        let (_, text) = self.scenario.gateways.iter().find(|(name, _)| *name == node).unwrap();
-        let gateway = self.lab.start_gateway(node, TOMBOLO, text).unwrap_or_else(|error| panic!("{node}: {error:?}"));
-        self.gateways.insert(node, gateway);
+        self.start_gateway(node).unwrap_or_else(|error| panic!("{node}: {error:?}"));
     }
 
     pub(super) fn command(&self, node: &str, line: &str) -> String {
-        let command = self.lab.node(node).unwrap().command("sh").args(["-c", line]);
-        command.run().unwrap().success().unwrap().stdout
-    }
-
-    /// Waits until both routers spread packets over this many nodes, and the nodes know of each other.
-    pub(super) fn wait_for(&self, nodes: usize) {
-        let spread = |router: &str, prefix: &str| {
-            self.command(router, &format!("ip route show {prefix}")).matches("dev ").count() == nodes
-        };
-        let know = |node: &str| {
-            let shown = self.lab.node(node).unwrap().command(TOMBOLO).args(["show", "peers", "--json"]).run().unwrap();
-            shown.status.success()
-                && rows(&shown.stdout).iter().filter(|row| row["state"] == "serving").count() + 1 == nodes
-        };
-        let all = || {
-            let are_spread = ["192.0.2.0/24", "203.0.113.0/28", "203.0.113.130"].iter().all(|at| spread("r2", at))
-                && ["2001:db8:ffff::/64", "2001:db8:fffe::1", "2001:db8:64::/96"]
-                    .iter()
-                    .all(|at| self.command("r1", &format!("ip -6 route show {at}")).matches("dev ").count() == nodes);
-            let has_both_sides = |node: &str| {
-                self.command(node, "ip route show default").contains("outside0")
-                    && self.command(node, "ip -6 route show 2001:db8:4612:3400::/56").contains("inside0")
-            };
-            let serving = ["n1", "n2", "n3"].iter().filter(|node| know(node) && has_both_sides(node)).count();
-            (are_spread && serving >= nodes).then_some(())
-        };
-        let found = wait_until(&format!("{nodes} nodes"), PATIENCE, all);
-        found.unwrap_or_else(|error| {
-            panic!("{error}\n{}{}", self.command("r2", "ip route"), self.command("r1", "ip -6 route"))
-        });
+        self.shell(node, line).unwrap()
     }
 
     pub(super) fn wait_for_all(&self) {
-        self.wait_for(3);
+        self.wait_for_nodes(3).unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// Waits until the outside router brings a node nothing of what any node serves.
@@ -112,10 +74,12 @@ impl Cluster {
 
     /// Switches the ports of a node on or off: no router sees its link go.
     pub(super) fn plug(&self, node: &str, switches: &[&str], on: bool) {
-        for switch in switches {
-            let switch = self.lab.node(switch).unwrap();
-            if on { switch.set_up(node).unwrap() } else { switch.set_down(node).unwrap() }
-        }
+        self.0.plug(node, switches, on).unwrap();
+    }
+
+    /// A node loses power: all its ports, and all that its host keeps in memory.
+    pub(super) fn kill_host(&mut self, node: &'static str) {
+        self.0.kill_host(node).unwrap();
     }
 
     /// Datagrams that a node has received by its interfaces to both sides.
@@ -126,16 +90,6 @@ impl Cluster {
             line.split_whitespace().nth(1).unwrap().parse().unwrap()
         };
         packets("inside0") + packets("outside0")
-    }
-}
-
-impl Cluster {
-    /// A node loses power: all its ports, and all that its host keeps in memory.
-    pub(super) fn kill_host(&mut self, node: &'static str) {
-        self.plug(node, &ALL, false);
-        drop(self.gateways.remove(node));
-        // What its programs in the kernel have.
-        self.command(node, "rm -r /sys/fs/bpf/tombolo/tombolo@$(stat -Lc %i /proc/self/ns/net)");
     }
 
     /// A counter of `show fastpath`.

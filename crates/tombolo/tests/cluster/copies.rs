@@ -20,7 +20,7 @@ fn known_hosts_go_on_when_the_owner_of_their_slices_loses_its_power() {
     let endpoints = |cluster: &Cluster| -> Vec<SocketAddr> {
         let seen = flows
             .iter()
-            .map(|flow| cluster.endpoint(flow, 10).unwrap_or_else(|| panic!("{} gets no answer", flow.name)));
+            .map(|flow| cluster.endpoint(flow, 10).unwrap_or_else(|| panic!("{} gets no answer", flow.name())));
         seen.collect()
     };
     let known = endpoints(&cluster);

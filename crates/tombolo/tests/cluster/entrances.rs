@@ -4,10 +4,9 @@ use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Instant;
 
-use tombolo_lab::{Process, skip_without, wait_until};
+use tombolo_lab::{Flow, Process, skip_without, wait_until};
 
 use crate::boxes::Cluster;
-use crate::loads::Flow;
 use crate::running::{PATIENCE, TOMBOLO, rows};
 use crate::subscribers::BOUND;
 
@@ -27,7 +26,7 @@ fn any_node_is_an_entrance_of_services_with_bindings() {
         cluster.enter_by(node);
         let before = cluster.peers_total("redirected_to");
         let seen = flows.iter().map(|flow| {
-            cluster.endpoint(flow, 10).unwrap_or_else(|| panic!("{} gets no answer by n{node}", flow.name))
+            cluster.endpoint(flow, 10).unwrap_or_else(|| panic!("{} gets no answer by n{node}", flow.name()))
         });
         let seen: Vec<SocketAddr> = seen.collect();
         if endpoints.is_empty() {

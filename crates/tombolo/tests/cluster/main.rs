@@ -7,10 +7,10 @@
 mod boxes;
 mod copies;
 mod entrances;
-#[path = "../flows/mod.rs"]
-mod flows;
 mod fragments;
 mod loads;
+#[cfg(feature = "cluster")]
+mod moves;
 mod nodes;
 #[cfg(feature = "cluster")]
 mod owners_by_etcd;

@@ -27,15 +27,15 @@ fn redirected_tcp_beside_direct() {
     let flows = cluster.subscribers();
     let listener = cluster.lab.node("server").unwrap().run(|| TcpListener::bind("198.51.100.2:9").unwrap()).unwrap();
     for (host, _, _, to) in BOUND {
-        let flow = flows.iter().find(|flow| flow.name.starts_with(host)).unwrap();
-        let address = flow.socket.local_addr().unwrap().ip();
+        let flow = flows.iter().find(|flow| flow.name().starts_with(host)).unwrap();
+        let address = flow.source().unwrap();
         let owner = (1..=3).find(|&node| {
             cluster.enter_by(node);
             let before = cluster.peers_total("redirected_to");
             cluster.endpoint(flow, 10).unwrap();
             cluster.peers_total("redirected_to") == before
         });
-        let owner = owner.unwrap_or_else(|| panic!("no node has {}", flow.name));
+        let owner = owner.unwrap_or_else(|| panic!("no node has {}", flow.name()));
         let other = owner % 3 + 1;
         let mut ratios: Vec<f64> = Vec::new();
         for _ in 0..ROUNDS {

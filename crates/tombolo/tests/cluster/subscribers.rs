@@ -1,14 +1,14 @@
 //! Hosts of a NAT64, a NAT44 and an AFTR: a socket for each, and connections.
 
 use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::Mutex;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use tombolo_lab::wait_until;
+use tombolo_lab::cluster::{ClusterLab, subscribers};
+use tombolo_lab::{Flow, wait_until};
 
 use crate::boxes::Cluster;
-use crate::loads::{Effect, Flow, report};
+use crate::loads::{Effect, report};
 use crate::running::{PATIENCE, TOMBOLO, rows};
 
 /// Who sends through a NAT64, a NAT44 and an AFTR: host, first part of its addresses, how many, and to where.
@@ -23,13 +23,7 @@ const CONNECTIONS: usize = 5;
 impl Cluster {
     /// Waits until the outside router knows the owner of each slice of the three pools, and the inside one all nodes.
     pub(super) fn wait_for_slices(&self) {
-        let all = || {
-            let slices = self.command("r2", "ip route show").matches("/31 via").count();
-            let entrances = self.command("r1", "ip route show default").matches("dev ").count();
-            (slices == 24 && entrances == 3).then_some(())
-        };
-        let found = wait_until("slices", PATIENCE, all);
-        found.unwrap_or_else(|error| panic!("{error}\n{}", self.command("r2", "ip route")));
+        ClusterLab::wait_for_slices(self, 3).unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// Has everything from these hosts come to one node.
@@ -44,31 +38,15 @@ impl Cluster {
         self.command("r1", &line);
     }
 
-    /// A socket for each subscriber, which speaks to the server.
-    pub(super) fn subscribers(&self) -> Vec<Flow> {
-        let flows = BOUND.iter().flat_map(|&(host, network, count, to)| {
-            (0..count).map(move |number| {
-                let address = match host {
-                    "home" => format!("10.{}.0.2", number + 1),
-                    _ => format!("{network}{}", number + 2),
-                };
-                let address: IpAddr = address.parse().unwrap();
-                let bind = || UdpSocket::bind(SocketAddr::new(address, 4000)).unwrap();
-                let socket = self.lab.node(host).unwrap().run(bind).unwrap();
-                socket.connect(format!("{to}:7").parse::<SocketAddr>().unwrap()).unwrap();
-                socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-                Flow { name: format!("{host} {number}"), socket, seen: Mutex::default() }
-            })
-        });
-        flows.collect()
+    /// Everything comes to any node again.
+    pub(super) fn enter_by_all(&self) {
+        let line = "for home in home4 home6; do ip -6 rule del pref 90 iif $home; done; ip rule del pref 90 iif home5";
+        self.command("r1", line);
     }
 
-    /// What the server sees of a subscriber, if it hears of it at all.
-    pub(super) fn endpoint(&self, flow: &Flow, tries: u8) -> Option<SocketAddr> {
-        (0..tries).find_map(|_| {
-            flow.send();
-            flow.receive().then(|| self.echo.last_client()).flatten()
-        })
+    /// A flow of each subscriber's, to the server.
+    pub(super) fn subscribers(&self) -> Vec<Flow> {
+        subscribers().iter().map(|subscriber| self.flow(subscriber).unwrap()).collect()
     }
 
     /// A counter of `show peers`, over all nodes.
@@ -135,26 +113,29 @@ impl Cluster {
 
 /// A connection from an address that the host chooses.
 pub(super) fn connected(from: SocketAddr, to: SocketAddr) -> TcpStream {
-    use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, socket};
-    let family = if to.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
-    let socket = socket(family, SockType::Stream, SockFlag::empty(), None).unwrap();
-    bind(std::os::fd::AsRawFd::as_raw_fd(&socket), &SockaddrStorage::from(from)).unwrap();
-    connect(std::os::fd::AsRawFd::as_raw_fd(&socket), &SockaddrStorage::from(to)).unwrap();
-    TcpStream::from(socket)
+    tombolo_lab::connected(from, to).unwrap()
 }
 
 /// How many of them are alive, which is tried on all of them at once.
 pub(super) fn alive(connections: &[(String, TcpStream)]) -> usize {
+    connections.len() - dead(connections).len()
+}
+
+/// Whose are not, and what became of them.
+pub(super) fn dead(connections: &[(String, TcpStream)]) -> Vec<String> {
     for (_, stream) in connections {
         let mut stream = stream;
         let _ = stream.write_all(b"are you there?");
     }
-    let answers = |(_, stream): &&(String, TcpStream)| {
+    let why = |(name, stream): &(String, TcpStream)| {
         let mut stream: &TcpStream = stream;
         let mut bytes = [0; 14];
-        stream.read_exact(&mut bytes).is_ok() && &bytes == b"are you there?"
+        match stream.read_exact(&mut bytes) {
+            Ok(()) if &bytes == b"are you there?" => None,
+            answer => Some(format!("{name} from {:?}: {answer:?}", stream.local_addr())),
+        }
     };
-    connections.iter().filter(answers).count()
+    connections.iter().filter_map(why).collect()
 }
 
 /// The flows are silent for so long at most, and connections live on.

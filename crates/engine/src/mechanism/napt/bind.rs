@@ -8,11 +8,13 @@
 //! invented sources fills no table once the pool is used up. All that a flood of refused packets
 //! costs is bounded: what was found to be used up is not searched again in the same tick.
 
+use std::cell::Cell;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 
 use rand_core::Rng;
 use tombolo_tables::binding::{Binding, BindingId, InsideKey};
+use tombolo_tables::blocks::Holder;
 use tombolo_tables::outside::Slot;
 use tombolo_tables::subscriber::{Subscriber, SubscriberId, SubscriberKey};
 use tombolo_tables::tables::{BindError, Candidate};
@@ -21,6 +23,8 @@ use tombolo_wire::Port;
 
 use super::exhausted::Exhausted;
 use super::state::Napt;
+use super::times::Among;
+use crate::cluster::Granting;
 use crate::mapping::allocation::{Allocation, Blocks, Deterministic};
 use crate::mapping::pool::{Parity, PortSpace, WINDOWS, block_ports};
 use crate::verdict::DropReason;
@@ -75,7 +79,7 @@ impl<R: Rng> Napt<'_, R> {
         for _ in 0..ATTEMPTS {
             let (id, subscriber) = match self.tables.find_subscriber(&key) {
                 Some(found) => found,
-                None if !self.may_grant => return Err(DropReason::NotGranting),
+                None if self.granting == Granting::Nothing => return Err(DropReason::NotGranting),
                 None => self.admit(key, inside, space)?,
             };
             // False if the sweep took it just now, and where the record is another's by then.
@@ -103,7 +107,7 @@ impl<R: Rng> Napt<'_, R> {
 
     /// Whether a port of an address may be granted by itself.
     fn check_granting(&self) -> Result<(), DropReason> {
-        if self.may_grant { Ok(()) } else { Err(DropReason::NotGranting) }
+        if self.granting == Granting::Nothing { Err(DropReason::NotGranting) } else { Ok(()) }
     }
 
     fn bind_for(&mut self, binder: &Binder<'_>, key: &SubscriberKey) -> Result<(BindingId, Binding), DropReason> {
@@ -126,7 +130,7 @@ impl<R: Rng> Napt<'_, R> {
     ) -> Result<Option<(BindingId, Binding)>, DropReason> {
         let &Binder { id, address, space, .. } = binder;
         let is_its_own = match self.pool.allocation() {
-            Allocation::Ports => self.may_grant,
+            Allocation::Ports => self.granting != Granting::Nothing,
             Allocation::Blocks(blocks) => {
                 let (windows, count) = self.windows(id, *blocks, &(0..=u16::MAX));
                 windows[..count].iter().any(|window| window.contains(&port))
@@ -141,7 +145,8 @@ impl<R: Rng> Napt<'_, R> {
         }
         let Some(slot) = self.pool.slot(address, space, port) else { return Ok(None) };
         let candidate = Candidate { slot, ipv4: address.octets(), port: port.to_be_bytes() };
-        let (template, reuse_after) = (binder.template(self.now), self.reuse_port_after(space));
+        let among = if matches!(self.pool.allocation(), Allocation::Ports) { Among::Anybodys } else { Among::Own };
+        let (template, reuse_after) = (binder.template(self.now), self.port_rest(space, among));
         match self.tables.bind_as_of(&template, [candidate], reuse_after, self.now, self.counts_as) {
             Ok(bound) => Ok(Some(bound)),
             Err(BindError::TableFull) => Err(DropReason::BindingTableFull),
@@ -160,7 +165,7 @@ impl<R: Rng> Napt<'_, R> {
         if self.exhausted.contains(key, self.now) {
             return Err(DropReason::PoolExhausted);
         }
-        match self.bind_within(binder, &[window])? {
+        match self.bind_within(binder, &[window], Among::Anybodys)? {
             Some(bound) => Ok(bound),
             None => {
                 self.exhausted.note(key, self.now);
@@ -183,7 +188,7 @@ impl<R: Rng> Napt<'_, R> {
         }
         let (mut windows, mut count) = self.windows(binder.id, blocks, &window);
         loop {
-            if let Some(bound) = self.bind_within(binder, &windows[..count])? {
+            if let Some(bound) = self.bind_within(binder, &windows[..count], Among::Own)? {
                 return Ok(bound);
             }
             if self.tables.subscribers.blocks(binder.id).count() >= blocks.most() {
@@ -191,9 +196,7 @@ impl<R: Rng> Napt<'_, R> {
                 return Err(DropReason::SubscriberLimit);
             }
             self.check_granting()?;
-            if !self.grow(binder, blocks, &window) {
-                return Err(DropReason::PoolExhausted);
-            }
+            self.grow(binder, blocks, &window)?;
             (windows, count) = self.windows(binder.id, blocks, &window);
         }
     }
@@ -211,7 +214,7 @@ impl<R: Rng> Napt<'_, R> {
         let own = own.ok_or(DropReason::PoolExhausted)?;
         let used_up = Exhausted::share(binder.id, binder.space);
         if !self.exhausted.contains(used_up, self.now) {
-            if let Some(bound) = self.bind_within(binder, &[own.first..=own.last])? {
+            if let Some(bound) = self.bind_within(binder, &[own.first..=own.last], Among::Own)? {
                 return Ok(bound);
             }
             self.exhausted.note(used_up, self.now);
@@ -228,17 +231,18 @@ impl<R: Rng> Napt<'_, R> {
         &mut self,
         binder: &Binder<'_>,
         windows: &[RangeInclusive<u16>],
+        among: Among,
     ) -> Result<Option<(BindingId, Binding)>, DropReason> {
         let template = binder.template(self.now);
         let port = u16::from_be_bytes(binder.inside.port);
         let random = self.random.next_u64();
         let candidates = self.pool.candidates_in(binder.address, binder.space, port, binder.parity, random, windows);
         let candidates = candidates.take(self.exhausted.depth(self.now));
-        let reuse_after = self.reuse_port_after(binder.space);
+        let reuse_after = self.port_rest(binder.space, among);
         match self.tables.bind_as_of(&template, candidates, reuse_after, self.now, self.counts_as) {
             Ok(bound) => Ok(Some(bound)),
             Err(BindError::TableFull) => Err(DropReason::BindingTableFull),
-            Err(BindError::NoneFree) => self.bind_kept_back(binder, &template, random, windows),
+            Err(BindError::NoneFree) => self.bind_kept_back(binder, &template, random, (windows, among)),
         }
     }
 
@@ -248,9 +252,11 @@ impl<R: Rng> Napt<'_, R> {
         binder: &Binder<'_>,
         template: &Binding,
         random: u64,
-        windows: &[RangeInclusive<u16>],
+        (windows, among): (&[RangeInclusive<u16>], Among),
     ) -> Result<Option<(BindingId, Binding)>, DropReason> {
-        let Some(reuse_after) = self.reusable_age(binder.address, binder.space, windows) else { return Ok(None) };
+        let Some(reuse_after) = self.reusable_age(binder.address, binder.space, windows, among) else {
+            return Ok(None);
+        };
         let port = u16::from_be_bytes(binder.inside.port);
         let candidates = self.pool.candidates_in(binder.address, binder.space, port, binder.parity, random, windows);
         match self.tables.bind_as_of(template, candidates, reuse_after, self.now, self.counts_as) {
@@ -263,9 +269,15 @@ impl<R: Rng> Napt<'_, R> {
     /// Ticks since the port of `windows` was closed that was closed first, if more are kept back
     /// than may be. All ports of the address are looked at, but only when none is free, and once a
     /// tick ([`Exhausted`]).
-    fn reusable_age(&self, address: Ipv4Addr, space: PortSpace, windows: &[RangeInclusive<u16>]) -> Option<u32> {
-        let most = self.times.most_ports_kept_back.filter(|_| !self.exhausted.searches_are_short(self.now))?;
-        let usual = self.reuse_port_after(space);
+    fn reusable_age(
+        &self,
+        address: Ipv4Addr,
+        space: PortSpace,
+        windows: &[RangeInclusive<u16>],
+        among: Among,
+    ) -> Option<u32> {
+        let most = self.times.most_kept_back(among).filter(|_| !self.exhausted.searches_are_short(self.now))?;
+        let usual = self.port_rest(space, among);
         let (mut kept_back, mut oldest) = (0, None);
         for (port, slot) in self.pool.slots(address, space) {
             if let Slot::Closed(at) = self.tables.outside.read(slot)
@@ -291,51 +303,70 @@ impl<R: Rng> Napt<'_, R> {
         (windows, count)
     }
 
-    /// Gives the subscriber one more block of its address, at a place that cannot be guessed; false
-    /// if none is free.
-    fn grow(&mut self, binder: &Binder<'_>, blocks: Blocks, window: &RangeInclusive<u16>) -> bool {
+    /// Gives the subscriber one more block of its address, at a place that cannot be guessed.
+    ///
+    /// # Errors
+    /// [`DropReason::PoolExhausted`]; [`DropReason::NotGranting`] if there are free ones, and none that was offered.
+    fn grow(&mut self, binder: &Binder<'_>, blocks: Blocks, window: &RangeInclusive<u16>) -> Result<(), DropReason> {
         let key = Exhausted::address(binder.address, binder.space);
         if self.exhausted.contains(key, self.now) {
-            return false;
+            return Err(DropReason::PoolExhausted);
         }
         let (random, depth) = (self.random.next_u32(), self.exhausted.depth(self.now));
-        let granted =
-            self.free_blocks(binder.address, binder.space, blocks, window, (random, depth)).any(|(first, place)| {
-                let reuse_after = self.times.reuse_port_after;
-                self.tables.grant_block(binder.id, first, place, blocks.most(), reuse_after, self.now)
-            });
-        if !granted {
-            self.exhausted.note(key, self.now);
+        let withheld = Cell::new(false);
+        let at = (binder.address, binder.space);
+        let grant = |(first, place)| match self.granting {
+            Granting::ByOffers => self.tables.grant_offered_block(binder.id, first, place, blocks.most()),
+            _ => self.tables.grant_block(binder.id, first, place, blocks.most(), self.times.rest(), self.now),
+        };
+        if self.free_blocks(at, blocks, window, (random, depth), &withheld).any(grant) {
+            return Ok(());
         }
-        granted
+        Err(self.note_exhausted(key, withheld.get()))
     }
 
-    /// Blocks of an address that nobody has: where its blocks begin in the block index, and their
-    /// places.
-    fn free_blocks(
-        &self,
-        address: Ipv4Addr,
-        space: PortSpace,
+    /// An address has no block; or has some that are withheld until the backup knows that they are offered, which takes a few
+    /// milliseconds and no tick. Why nothing is granted.
+    fn note_exhausted(&mut self, key: u64, is_withheld: bool) -> DropReason {
+        if is_withheld {
+            self.exhausted.note_search(self.now);
+            DropReason::NotGranting
+        } else {
+            self.exhausted.note(key, self.now);
+            DropReason::PoolExhausted
+        }
+    }
+
+    /// Blocks of an address that may be granted: where its blocks begin in the block index, and their places. Those that nobody has
+    /// and that were not offered are `withheld` where only offers are granted.
+    fn free_blocks<'w>(
+        &'w self,
+        (address, space): (Ipv4Addr, PortSpace),
         blocks: Blocks,
-        window: &RangeInclusive<u16>,
+        window: &'w RangeInclusive<u16>,
         (random, depth): (u32, usize),
-    ) -> impl Iterator<Item = (u32, u16)> {
+        withheld: &'w Cell<bool>,
+    ) -> impl Iterator<Item = (u32, u16)> + 'w {
         let (first, end) = self.pool.blocks(address, blocks.size).unwrap_or((0, 0));
         let start = u16::try_from(random % u32::from(end.max(1))).unwrap_or(0);
         let places = (start..end).chain(0..start);
-        places
-            .take(depth)
-            .filter(move |&place| {
-                let ports = block_ports(blocks.size, place);
-                !intersection(&ports, window).is_empty()
-                    && self.pool.has_block(address, space, blocks.size, place)
-                    && self.tables.blocks.is_available(
-                        first.wrapping_add(u32::from(place)),
-                        self.now,
-                        self.times.reuse_port_after,
-                    )
-            })
-            .map(move |place| (first, place))
+        let may_be_granted = move |place: u16| {
+            let word = first.wrapping_add(u32::from(place));
+            let is_free = || self.tables.blocks.is_available(word, self.now, self.times.rest());
+            if self.granting != Granting::ByOffers {
+                return is_free();
+            }
+            let is_offered = self.tables.blocks.read(word) == Holder::Offered { is_acknowledged: true };
+            withheld.set(withheld.get() || !is_offered && is_free());
+            is_offered
+        };
+        let is_meant = move |place: &u16| {
+            let ports = block_ports(blocks.size, *place);
+            !intersection(&ports, window).is_empty()
+                && self.pool.has_block(address, space, blocks.size, *place)
+                && may_be_granted(*place)
+        };
+        places.take(depth).filter(is_meant).map(move |place| (first, place))
     }
 
     fn admit(
@@ -369,6 +400,7 @@ impl<R: Rng> Napt<'_, R> {
             return Err(DropReason::Denied);
         }
         let (first, most) = (self.random.next_u32(), addresses.min(ADDRESSES_TRIED));
+        let withheld = Cell::new(false);
         for tried in 0..most {
             let place = first.wrapping_add(tried) % addresses;
             let Some(address) = pool.address_for(key, place) else { continue };
@@ -376,37 +408,47 @@ impl<R: Rng> Napt<'_, R> {
             if self.exhausted.contains(exhausted, self.now) {
                 continue;
             }
-            if self.has_room(address, inside, space, most) {
+            let before = withheld.replace(false);
+            if self.has_room(address, inside, space, most, &withheld) {
                 return Ok(address);
             }
             // What so few ports say of an address is nothing to remember.
             if !self.exhausted.searches_are_short(self.now) {
-                self.exhausted.note(exhausted, self.now);
+                self.note_exhausted(exhausted, withheld.get());
             }
+            withheld.set(withheld.get() || before);
         }
-        Err(DropReason::PoolExhausted)
+        Err(if withheld.get() { DropReason::NotGranting } else { DropReason::PoolExhausted })
     }
 
-    /// Whether one of so many addresses that are tried has a port.
-    fn has_room(&mut self, address: Ipv4Addr, inside: &InsideKey, space: PortSpace, tried: u32) -> bool {
+    /// Whether one of so many addresses that are tried has a port; `withheld` as in [`free_blocks`](Self::free_blocks).
+    fn has_room(
+        &mut self,
+        address: Ipv4Addr,
+        inside: &InsideKey,
+        space: PortSpace,
+        tried: u32,
+        withheld: &Cell<bool>,
+    ) -> bool {
         let (random, depth) = (self.random.next_u64(), self.exhausted.depth_of_each(tried, self.now));
         if let Allocation::Blocks(blocks) = self.pool.allocation()
             && space.has_ports()
         {
             let random = u32::try_from(random >> 32).unwrap_or(0);
-            return self.free_blocks(address, space, *blocks, &(0..=u16::MAX), (random, depth)).next().is_some();
+            let at = (address, space);
+            return self.free_blocks(at, *blocks, &(0..=u16::MAX), (random, depth), withheld).next().is_some();
         }
         let port = u16::from_be_bytes(inside.port);
-        let reuse_after = self.reuse_port_after(space);
+        let reuse_after = self.port_rest(space, Among::Anybodys);
         let candidates = self.pool.candidates(address, space, port, self.policy.parity, random);
         let mut candidates = candidates.take(depth);
         candidates.any(|candidate| self.tables.outside.is_available(candidate.slot, self.now, reuse_after))
-            || self.reusable_age(address, space, &[0..=u16::MAX]).is_some()
+            || self.reusable_age(address, space, &[0..=u16::MAX], Among::Anybodys).is_some()
     }
 
     /// Ticks for which a closed port is kept back.
-    fn reuse_port_after(&self, space: PortSpace) -> u32 {
-        if self.policy.keeps_back(space) { self.times.reuse_port_after } else { 0 }
+    fn port_rest(&self, space: PortSpace, among: Among) -> u32 {
+        self.times.port_rest(among, self.policy.keeps_back(space))
     }
 }
 

@@ -57,6 +57,11 @@ impl Exhausted {
 
     pub(super) fn note(&mut self, key: u64, now: Tick) {
         self.places[Self::place(key)] = (key, now);
+        self.note_search(now);
+    }
+
+    /// A search was in vain, and may not be the next time, in the same tick.
+    pub(super) fn note_search(&mut self, now: Tick) {
         let (tick, count) = self.in_vain;
         self.in_vain = (now, if tick == now { count.saturating_add(1) } else { 1 });
     }

@@ -40,4 +40,4 @@ pub use readdress::{Identification, NextLink, readdress, readdress_error};
 pub use short_ports::ShortPorts;
 pub use state::Napt;
 pub use static_binding::StaticBinding;
-pub use times::Times;
+pub use times::{Among, Times};

@@ -23,6 +23,7 @@ use super::host::Host;
 use super::policy::Policy;
 use super::state::Napt;
 use super::static_binding::StaticBinding;
+use crate::cluster::Granting;
 use crate::endpoint::Endpoint;
 use crate::mapping::pool::{Pool, PortSpace};
 use crate::mechanism::{IcmpAnswer, Refusal};
@@ -182,7 +183,10 @@ impl Nat {
             random: &mut work.worker.random,
             exhausted: &mut work.worker.exhausted,
             admissions: &mut work.worker.admissions[usize::from(work.number)],
-            may_grant: !work.is_acting && work.standing.is_none_or(|standing| standing.cluster.may_grant(work.now)),
+            granting: match work.standing {
+                Some(standing) if !standing.cluster.may_grant(work.now) => Granting::Nothing,
+                _ => work.granting,
+            },
         }
     }
 }

@@ -34,6 +34,7 @@ use super::session_state::{
     raises_doubt, step,
 };
 use super::times::Times;
+use crate::cluster::Granting;
 use crate::endpoint::Endpoint;
 use crate::mapping::pool::{Pool, PortSpace};
 use crate::side::Side;
@@ -64,9 +65,9 @@ pub struct Napt<'a, R> {
     pub exhausted: &'a mut Exhausted,
     /// How many subscribers may still be admitted.
     pub admissions: &'a mut Admissions,
-    /// Subscribers may be admitted, and blocks and ports be granted: not by a node of a cluster that serves in
-    /// another one's place, which may be granting them as well.
-    pub may_grant: bool,
+    /// Whether subscribers may be admitted, and blocks and ports be granted: not by a node of a cluster that serves in
+    /// another one's place, which may be granting them as well, or that has lost its lease.
+    pub granting: Granting,
 }
 
 /// How often a step is tried again after losing a race against expiry.
@@ -294,6 +295,9 @@ impl<R: Rng> Napt<'_, R> {
             }
         } else if step.next != state && !session.transition(state, step.next) {
             return Ok(Advanced::Again);
+        }
+        if step.next == ESTABLISHED && state != ESTABLISHED {
+            self.tables.note_open(key.binding);
         }
         // A permission is due also where the inside answers a held SYN within the tick.
         let renews = step.refresh && (session.seen() != self.counts_as || state == OUTSIDE_INIT_HELD);
