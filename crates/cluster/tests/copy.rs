@@ -8,6 +8,9 @@
 
 #[path = "copy/moves.rs"]
 mod moves;
+#[path = "simulation/random.rs"]
+#[allow(dead_code, clippy::cast_possible_truncation, reason = "the simulation uses more of it")]
+mod random;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

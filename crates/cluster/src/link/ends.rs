@@ -13,7 +13,7 @@ use super::returns::Returns;
 use super::standing::Standings;
 use super::stream::{Stream, StreamError};
 use super::terms::Terms;
-use super::{COPY_LASTS, SILENCE, Surroundings};
+use super::{Surroundings, UNHEARD_LASTS};
 use crate::replica::{Applier, Purpose, Sender, View};
 
 /// What all connections from owners have in common.
@@ -157,9 +157,7 @@ impl Incoming {
 
 impl Copy {
     pub(super) fn is_usable(&self) -> bool {
-        // The owner may have been silent before.
-        let lasts = COPY_LASTS - SILENCE;
-        self.applier.is_complete() && self.ended.is_none_or(|ended| ended.elapsed() < lasts)
+        self.applier.is_complete() && self.ended.is_none_or(|ended| ended.elapsed() < UNHEARD_LASTS)
     }
 
     /// Whether the owner lacks something that is here: its tables, or what was made in its place.

@@ -5,13 +5,10 @@
 //! whole: a packet may have been at hand.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::{COPY_LASTS, SILENCE};
+use super::UNHEARD_LASTS;
 use crate::replica::Applier;
-
-/// So long after it has handed a slice over a node can have heard nothing of its successor: what it has may be overtaken by then.
-const LASTS: Duration = COPY_LASTS.saturating_sub(SILENCE);
 
 /// Slices that were handed over, by number.
 #[derive(Debug, Default)]
@@ -36,7 +33,7 @@ impl Kept {
     /// Whether what there is of a slice is a whole copy as of this epoch.
     pub(super) fn has(&self, slice: u16, epoch: u32, now: Instant) -> bool {
         let kept = self.0.get(&slice).filter(|kept| kept.epoch == epoch);
-        kept.is_some_and(|kept| now.saturating_duration_since(kept.since) < LASTS)
+        kept.is_some_and(|kept| now.saturating_duration_since(kept.since) < UNHEARD_LASTS)
     }
 
     /// Whether there is something that was handed over to this node, whose copy has not begun.
@@ -75,6 +72,8 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

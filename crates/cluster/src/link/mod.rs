@@ -69,6 +69,8 @@ const PERIOD: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_millis(500);
 /// A copy that is older was overtaken by what the owner did since: it is made anew.
 const COPY_LASTS: Duration = Duration::from_secs(tombolo_engine::cluster::COPY_LASTS as u64);
+/// So long after the last word is a copy good: the other end may have been silent before.
+const UNHEARD_LASTS: Duration = COPY_LASTS.saturating_sub(SILENCE);
 
 /// What the threads of connections have around them.
 pub trait Surroundings: std::fmt::Debug + Send + Sync {

@@ -134,7 +134,7 @@ impl Agent {
             Event::NodeGone(node) => {
                 self.nodes.lose(node, now);
                 if node == self.own {
-                    self.leasing.is_free(now);
+                    self.leasing.freed(now);
                 }
             }
             Event::SliceSeen(number, assigned, modified) => {

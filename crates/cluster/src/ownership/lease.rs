@@ -66,7 +66,7 @@ impl Leasing {
     }
 
     /// The key of an earlier life is gone, which stood in the way.
-    pub(super) fn is_free(&mut self, now: Moment) {
+    pub(super) fn freed(&mut self, now: Moment) {
         if let Self::None(at) = self {
             *at = now.min(*at);
         }
@@ -143,11 +143,11 @@ mod tests {
     fn a_key_is_asked_for_as_soon_as_the_former_one_is_gone() {
         let mut leasing = Leasing::None(Moment(0));
         assert_eq!(actions(&mut leasing, 1000), [Action::Register]);
-        leasing.is_free(Moment(1000));
+        leasing.freed(Moment(1000));
         assert_eq!(actions(&mut leasing, 1000), [], "it has asked");
         leasing.not_registered(Moment(1010));
         assert_eq!(actions(&mut leasing, 1100), []);
-        leasing.is_free(Moment(1100));
+        leasing.freed(Moment(1100));
         assert_eq!(actions(&mut leasing, 1100), [Action::Register]);
     }
 }

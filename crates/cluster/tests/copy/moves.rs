@@ -19,6 +19,7 @@ use tombolo_tables::audit;
 use tombolo_tables::blocks::Holder;
 use tombolo_tables::tables::Removal;
 
+use super::random::Random;
 use super::{NOW, Node, plan, tables};
 
 const NODES: usize = 3;
@@ -32,17 +33,7 @@ const STEPS: usize = 500;
 /// Rounds in which everything arrives.
 const ROUNDS: usize = 100;
 
-/// Random numbers by a seed (SplitMix64).
-struct Random(u64);
-
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ mixed >> 31) % bound as u64).unwrap()
-    }
-
     fn byte_below(&mut self, bound: usize) -> u8 {
         u8::try_from(self.below(bound)).unwrap()
     }
@@ -147,7 +138,7 @@ impl World {
         let pairs = (0..NODES).flat_map(|from| (0..NODES).map(move |to| (from, to)));
         let ways = pairs.filter(|(from, to)| from != to).map(|pair| (pair, Way::default())).collect();
         let mut world = Self {
-            random: Random(seed),
+            random: Random::new(seed),
             members,
             ways,
             said: Vec::new(),

@@ -29,9 +29,7 @@ impl ClusterLab {
     /// # Errors
     /// [`LabError`] if the node cannot.
     pub fn status(&self, by: &str) -> Result<Value, LabError> {
-        let file = self.lab.directory()?.join(format!("{by}.toml")).display().to_string();
-        let rows = self.rows(by, &["cluster", "status", "-c", &file])?;
-        Ok(rows.into_iter().next().unwrap_or_default())
+        Ok(self.said(by, &["status"])?.into_iter().next().unwrap_or_default())
     }
 
     /// What an operator wants of the cluster, said at a node: `tombolo cluster` with these words.
@@ -39,9 +37,14 @@ impl ClusterLab {
     /// # Errors
     /// [`LabError`] with what it says.
     pub fn wish(&self, by: &str, words: &[&str]) -> Result<(), LabError> {
+        self.said(by, words).map(drop)
+    }
+
+    /// What `tombolo cluster` says with these words, by a node's file.
+    fn said(&self, by: &str, words: &[&str]) -> Result<Vec<Value>, LabError> {
         let file = self.lab.directory()?.join(format!("{by}.toml")).display().to_string();
         let words: Vec<&str> = ["cluster"].into_iter().chain(words.iter().copied()).chain(["-c", &file]).collect();
-        self.rows(by, &words).map(drop)
+        self.rows(by, &words)
     }
 
     /// All slices by their numbers.
@@ -70,10 +73,9 @@ impl ClusterLab {
     /// and after a fault needs that.
     ///
     /// # Errors
-    /// As [`status`](Self::status).
+    /// As [`wish`](Self::wish).
     pub fn hold(&self, by: &str) -> Result<(), LabError> {
-        let file = self.lab.directory()?.join(format!("{by}.toml")).display().to_string();
-        self.rows(by, &["cluster", "hold", "-c", &file]).map(drop)
+        self.wish(by, &["hold"])
     }
 
     /// When what etcd has of each slice was written, in the order of their numbers, by the writers' clocks.

@@ -29,11 +29,7 @@ pub(crate) fn run(arguments: Arguments, json: bool) -> anyhow::Result<()> {
     let report = demo.run(|done, what| progress.advance(done, what));
     drop(progress);
     let report = report?;
-    if json {
-        print::json(&report)?;
-    } else {
-        print::line(&in_words(&report))?;
-    }
+    print::report(&report, json, in_words)?;
     let of_pairs = report.technologies.iter().flat_map(|one| one.steps.iter().map(|step| (one.technology, step)));
     let steps: Vec<(&str, &StepReport)> =
         report.steps.iter().map(|step| (report.gateway.as_str(), step)).chain(of_pairs).collect();

@@ -11,11 +11,7 @@ pub(crate) fn run(json: bool) -> anyhow::Result<()> {
     let report = cluster_demo::run(|done, what| progress.advance(done, what));
     drop(progress);
     let report = report?;
-    if json {
-        print::json(&report)?;
-    } else {
-        print::line(&in_words(&report))?;
-    }
+    print::report(&report, json, in_words)?;
     match report.failures().first() {
         Some(first) => bail!("{first}"),
         None => Ok(()),

@@ -11,11 +11,7 @@ pub(crate) fn run(seconds: u64, json: bool) -> anyhow::Result<()> {
     let report = soak::run(seconds, |elapsed, phase| progress.advance(usize::try_from(elapsed).unwrap_or(0), phase));
     drop(progress);
     let report = report?;
-    if json {
-        print::json(&report)?;
-    } else {
-        print::line(&in_words(&report))?;
-    }
+    print::report(&report, json, in_words)?;
     if report.failures.is_empty() {
         return Ok(());
     }

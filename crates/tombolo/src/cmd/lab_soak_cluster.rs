@@ -12,11 +12,7 @@ pub(crate) fn run(seconds: u64, seed: u64, json: bool) -> anyhow::Result<()> {
     let report = cluster_soak::run(seconds, seed, advance);
     drop(progress);
     let report = report?;
-    if json {
-        print::json(&report)?;
-    } else {
-        print::line(&in_words(&report))?;
-    }
+    print::report(&report, json, in_words)?;
     match report.failures.first() {
         Some(first) => bail!("{} things are not as they should be; the first: {first}", report.failures.len()),
         None => Ok(()),

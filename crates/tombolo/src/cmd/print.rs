@@ -45,6 +45,14 @@ pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     line(&serde_json::to_string_pretty(value)?)
 }
 
+/// Writes a report: for programs as it is, for people in `words`.
+///
+/// # Errors
+/// As [`line()`].
+pub(crate) fn report<T: Serialize>(report: &T, is_json: bool, words: impl Fn(&T) -> String) -> anyhow::Result<()> {
+    if is_json { json(report) } else { line(&words(report)) }
+}
+
 /// A text out of JSON.
 pub(crate) fn word(value: &serde_json::Value) -> &str {
     value.as_str().unwrap_or_default()
