@@ -49,6 +49,7 @@ pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// As [`line()`].
+#[cfg(feature = "tester")]
 pub(crate) fn report<T: Serialize>(report: &T, is_json: bool, words: impl Fn(&T) -> String) -> anyhow::Result<()> {
     if is_json { json(report) } else { line(&words(report)) }
 }
