@@ -4,10 +4,10 @@
 # go to cargo test, it runs those tests and nothing else.
 #
 # Without, the tests of the command in labs, which wait for most of their time, run in three rows, and beside them those that
-# calculate and the model checker, which has the tables built with loom's atomics; then, with the machine for themselves, those
-# that measure.
+# calculate; then, with the machine for themselves, those that measure, and the labs of nodes that agree by etcd. These wait for
+# others' timers, so the model checker, which has the tables built with loom's atomics, has what they leave of the processors.
 #
-# Tests with real kernels and clients share a machine with whatever else runs on it. A target that failed is run again, once
+# Tests with real kernels and clients share a machine with whatever else runs on it. A test that failed is run again, once
 # and alone; what passes then is named as FLAKY, so that nobody overlooks it, and counts as passed.
 set -u
 
@@ -18,11 +18,12 @@ log=$folder/log
 again=$folder/again
 models=$folder/models
 
-# The status of cargo, not of tee.
+# Cargo, scheduled as it is wanted. The status is cargo's, not that of tee.
+scheduled=''
 run() {
     into=$1
     shift
-    { cargo test --no-fail-fast "$@" 2>&1; echo "cargo-status $?"; } | tee "$into" | grep -v '^cargo-status '
+    { $scheduled cargo test --no-fail-fast "$@" 2>&1; echo "cargo-status $?"; } | tee "$into" | grep -v '^cargo-status '
     # Without a line of it the log could not be written: a full disk.
     code=$(sed -n 's/^cargo-status //p' "$into")
     return "${code:-1}"
@@ -86,7 +87,6 @@ everything() {
         status=0
         row others --lib --bins || status=1
         run "$folder/doc.log" --workspace --doc || status=1
-        check_models
         exit $status
     } >"$folder/others.out" &
     others=$!
@@ -96,14 +96,19 @@ everything() {
     done
     cat "$folder/row1.out" "$folder/row2.out" "$folder/others.out"
     row measuring || bad=1
+    check_models >"$folder/models.out" &
+    checking=$!
     # Three nodes, three members of etcd, and bounds of tenths of a second, or no loss at all.
     run "$folder/agreement.log" --workspace --test cluster -- --test-threads 1 owners_by_etcd:: moves:: || bad=1
+    wait "$checking" || bad=1
+    cat "$folder/models.out"
     cat "$folder"/*.log >"$log"
     return $bad
 }
 
 check_models() {
     (
+        scheduled='chrt --idle 0'
         RUSTFLAGS="${RUSTFLAGS:-} --cfg loom" CARGO_INCREMENTAL=0
         export RUSTFLAGS CARGO_INCREMENTAL
         run "$models" -p tombolo-tables --test model --target-dir "${CARGO_TARGET_DIR:-target}/loom"
@@ -121,27 +126,27 @@ passed=$(sum passed "$log")
 flaky=''
 lacking=''
 
-# Only failed tests are worth a second look: an error of the compiler, or a machine on which nothing works, is not.
-targets=$(sed -n 's/^error: test failed, to rerun pass `-p [^ ]* \(.*\)`$/\1/p' "$log")
+# Only failed tests are worth a second look: an error of the compiler, or a machine on which nothing works, is not. A line for each
+# target of one crate with failed tests: crate, target, tests; without tests if it ended without a word of one, say killed.
+awk '/^ *(Running|Doc-tests) / { names = "" }
+     /^test .* \.\.\. FAILED$/ { names = names " " $2 }
+     /^error: test failed, to rerun pass `/ { gsub(/.*pass `-p |`$/, ""); target = $0; sub(/^[^ ]* /, "", target); sub(/ .*/, "")
+         gsub(/ /, ":", target); print $0, target names; names = "" }' "$log" >"$folder/failed"
 if [ "$failed" -gt 0 ] && [ "$failed" -le 5 ]; then
     status=0
-    # Labs of several nodes that have the machine for themselves.
-    one_by_one=$([ $# -gt 0 ] || echo '-- --test-threads 1')
-    for target in $(echo "$targets" | tr ' ' ':' | sort -u); do
-        echo "==== once more, alone: $target"
-        # shellcheck disable=SC2046 # the words of the target are arguments
-        if run "$again" --workspace $(echo "$target" | tr ':' ' ') $one_by_one "$@"; then
-            before=$(awk -v target="$(echo "$target" | tr ':' ' ')" '
-                /^test result: / { last = $0 }
-                index($0, " " target "`") { split(last, words, "; "); split(words[2], count, " "); sum += count[1] }
-                END { print sum + 0 }' "$log")
-            failed=$((failed - before))
-            passed=$((passed + before))
-            flaky="$flaky $target"
+    while read -r crate target names; do
+        echo "==== once more, alone: $crate $target $names"
+        again_passed=$(echo "$names" | wc -w)
+        [ "$target" != --doc ] || names=''
+        # shellcheck disable=SC2046,SC2086 # the words of the target are arguments, and each name is one
+        if run "$again" --workspace $(echo "$target" | tr ':' ' ') -- --test-threads 1 ${names:+--exact $names} </dev/null; then
+            failed=$((failed - again_passed))
+            passed=$((passed + again_passed))
+            flaky="$flaky $target:$(echo "$names" | tr ' ' ',')"
         else
             status=1
         fi
-    done
+    done <"$folder/failed"
     # A target that failed without a word of a failed test, say one that was killed.
     [ "$failed" -eq 0 ] || status=1
 fi

@@ -14,6 +14,8 @@ use crate::{LabError, Namespace, release::Release};
 
 /// From one datagram of a flow to the next.
 const PACE: Duration = Duration::from_millis(4);
+/// Whoever sends is later than that only if the machine has something else to do.
+const PUNCTUAL: Duration = Duration::from_millis(5);
 /// How long is waited for a datagram before somebody looks whether that is over.
 const LOOK: Duration = Duration::from_millis(200);
 /// From one question of a host that nobody knows to the next.
@@ -48,6 +50,8 @@ pub struct Effect {
     pub lost: usize,
     /// The longest time without an answer, from the first datagram that was lost to the next one that was not.
     pub silence: Duration,
+    /// How long the machine kept whoever sends waiting besides, all in all: a busy one keeps routing daemons and gateways waiting as well.
+    pub stalled: Duration,
 }
 
 impl Flow {
@@ -131,9 +135,9 @@ impl Flow {
         found
     }
 
-    /// What became of the datagrams that were sent from `since` on.
+    /// What became of the datagrams that were sent from `since` on, by whoever was kept waiting for so long.
     #[must_use]
-    pub fn effect(&self, since: Instant) -> Effect {
+    pub fn effect(&self, since: Instant, stalled: Duration) -> Effect {
         let seen = self.seen();
         let sent = (seen.first..).zip(&seen.sent).filter(|(_, at)| **at >= since);
         let (mut lost, mut silence, mut quiet_since) = (0, Duration::ZERO, None);
@@ -152,7 +156,7 @@ impl Flow {
         if let Some((from, last)) = quiet_since.zip(seen.sent.last()) {
             silence = silence.max(*last - from);
         }
-        Effect { name: self.name.clone(), lost, silence }
+        Effect { name: self.name.clone(), lost, silence, stalled }
     }
 
     /// Forgets what was sent until now.
@@ -173,25 +177,33 @@ pub fn under_load<T>(flows: &[Flow], fault: impl FnOnce() -> T) -> (T, Vec<Effec
     flows.iter().for_each(Flow::forget);
     let stop = AtomicBool::new(false);
     let since = Instant::now();
-    let done = std::thread::scope(|scope| {
-        let _ends = Release(&stop);
+    let (done, stalled) = std::thread::scope(|scope| {
+        let ends = Release(&stop);
         let stop = &stop;
         for flow in flows {
             scope.spawn(move || while flow.receive() || !stop.load(Ordering::Acquire) {});
         }
-        scope.spawn(move || {
-            while !stop.load(Ordering::Acquire) {
-                let began = Instant::now();
-                flows.iter().for_each(Flow::send);
-                std::thread::sleep(PACE.saturating_sub(began.elapsed()));
-            }
-        });
+        let sending = scope.spawn(move || send_until(flows, stop));
         std::thread::sleep(BEFORE);
         let done = fault();
         std::thread::sleep(AFTER);
-        done
+        drop(ends);
+        (done, sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
-    (done, flows.iter().map(|flow| flow.effect(since)).collect())
+    (done, flows.iter().map(|flow| flow.effect(since, stalled)).collect())
+}
+
+/// Sends until it is over, and says for how long this thread was kept waiting besides.
+fn send_until(flows: &[Flow], stop: &AtomicBool) -> Duration {
+    let mut stalled = Duration::ZERO;
+    while !stop.load(Ordering::Acquire) {
+        let began = Instant::now();
+        flows.iter().for_each(Flow::send);
+        std::thread::sleep(PACE.saturating_sub(began.elapsed()));
+        let late = began.elapsed().saturating_sub(PACE);
+        stalled += if late > PUNCTUAL { late } else { Duration::ZERO };
+    }
+    stalled
 }
 
 /// How long each of them waits for its first answer, all at the same time; `None` if there was none within `limit` after `since`.
@@ -225,17 +237,17 @@ mod tests {
     fn silence_is_from_the_first_lost_datagram_to_the_next_answered_one() {
         let of = |count, back: &[usize]| {
             let (flow, since) = flow(count, back);
-            let Effect { lost, silence, .. } = flow.effect(since);
+            let Effect { lost, silence, .. } = flow.effect(since, Duration::ZERO);
             (lost, silence.as_millis())
         };
         assert_eq!(of(5, &[0, 1, 2, 3, 4]), (0, 0));
         assert_eq!(of(6, &[0, 3, 5]), (3, 20));
         assert_eq!(of(4, &[0]), (3, 20), "until the last one that was sent");
         let (flow, since) = flow(6, &[3, 4, 5]);
-        assert_eq!(flow.effect(since + Duration::from_millis(20)).lost, 1, "of those since then");
+        assert_eq!(flow.effect(since + Duration::from_millis(20), Duration::ZERO).lost, 1, "of those since then");
         flow.forget();
         flow.seen().sent.extend([since; 2]);
         flow.seen().back.insert(7, since);
-        assert_eq!(flow.effect(since).lost, 1, "numbers go on");
+        assert_eq!(flow.effect(since, Duration::ZERO).lost, 1, "numbers go on");
     }
 }

@@ -183,9 +183,10 @@ impl Seen {
         let live = heard.iter().filter(|heard| heard.is_alive).count();
         eprintln!(
             "CASE {what}: datagrams silent for {:?} ({lost} lost); TCP from the server {host:?}, to it {server:?}; {live} of {} live; \
-             new subscribers wait {waits:?}",
+             new subscribers wait {waits:?}; the machine took {:?}",
             self.silence(),
-            heard.len()
+            heard.len(),
+            self.stalled()
         );
     }
 
@@ -194,13 +195,18 @@ impl Seen {
         self.effects.iter().map(|(_, effect)| effect.silence).max().unwrap_or_default()
     }
 
+    /// What the machine took of that, all in all: limits are of the gateway.
+    fn stalled(&self) -> Duration {
+        self.effects.iter().map(|(_, effect)| effect.stalled).max().unwrap_or_default()
+    }
+
     /// No flow, and no connection, was silent for longer.
     pub(super) fn within(&self, limits: Limits) {
         self.within_of(limits, |_| true);
         for Heard { name, silence, is_alive } in &self.heard {
             assert!(is_alive, "{}: the connection of {name} is dead", self.what);
             assert!(
-                silence.iter().all(|silence| *silence <= limits.tcp),
+                silence.iter().all(|silence| *silence <= self.allowed(limits.tcp)),
                 "{}: {name} heard nothing for {silence:?}",
                 self.what
             );
@@ -209,13 +215,18 @@ impl Seen {
 
     /// No flow of these slices was.
     pub(super) fn within_of(&self, limits: Limits, is_meant: impl Fn(u16) -> bool) {
-        for (slice, Effect { name, lost, silence }) in self.effects.iter().filter(|(slice, _)| is_meant(*slice)) {
+        for (slice, Effect { name, lost, silence, stalled }) in self.effects.iter().filter(|(slice, _)| is_meant(*slice)) {
             let what = &self.what;
             assert!(
-                *silence <= limits.datagrams,
+                *silence <= limits.datagrams + *stalled,
                 "{what}: {name} of slice {slice} lost {lost}, silent for {silence:?}"
             );
         }
+    }
+
+    /// A limit, and what the machine took.
+    pub(super) fn allowed(&self, limit: Duration) -> Duration {
+        limit + self.stalled()
     }
 
     /// The longest wait of a new subscriber: all were admitted.
