@@ -99,7 +99,11 @@ impl ClusterLab {
     pub fn settle(&self, subscriber: &Subscriber) -> Result<(), LabError> {
         let length = if subscriber.address.is_ipv6() { 64 } else { 24 };
         let prefix = crate::Prefix { address: subscriber.address, length };
-        self.lab.node(subscriber.host)?.add_address("inside0", prefix)
+        self.lab.node(subscriber.host)?.add_address("inside0", prefix)?;
+        // The kernel joins the group in which neighbours ask for an IPv6 address some time later: who asks before asks again after a second,
+        // and a subscriber that is new to a gateway must not wait for that.
+        let reached = || self.shell("r1", &format!("ping -q -c 1 -W 1 {}", subscriber.address)).ok();
+        self.wait(&format!("the router to reach {}", subscriber.address), reached).map(drop)
     }
 
     /// A flow of a subscriber's, from a port that is always the same.
