@@ -107,7 +107,10 @@ impl Agreeing {
             match events.recv_timeout(due.saturating_duration_since(Instant::now())) {
                 Ok(event) => {
                     std::thread::sleep(TOGETHER);
-                    self.hear(std::iter::once(event).chain(events.try_iter()));
+                    let told: Vec<Event> = std::iter::once(event).chain(events.try_iter()).collect();
+                    // Looked at after these have come: what they follow from is there by then.
+                    let held = self.held();
+                    self.hear(held.into_iter().chain(told));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 // The gateway ends.

@@ -16,19 +16,28 @@ impl Agreeing {
         let mut news: Vec<Event> = reaching(&mut self.told.lacks_routes, &self.cluster).into_iter().collect();
         let Some(copies) = self.running.copies.clone() else { return news };
         news.extend(deposed(copies.taken(), &self.cluster, |slice| self.agent.role(slice)));
+        news.extend(self.held());
         for slice in self.cluster.slices() {
-            let event = match self.agent.role(slice) {
-                Role::Learner { epoch, owner } | Role::Backup { epoch, owner } => {
-                    self.holding(slice, copies.holds(slice, owner.0, epoch.0).then_some(epoch))
-                }
-                role => role.copies_to().and_then(|(epoch, backup)| self.copying(slice, backup, epoch, &copies)),
-            };
-            news.extend(event);
+            let copied = self.agent.role(slice).copies_to();
+            news.extend(copied.and_then(|(epoch, backup)| self.copying(slice, backup, epoch, &copies)));
         }
         news.extend(self.successors_of(&copies));
         for (node, at) in copies.vouched() {
             if self.told.vouched.insert(node, at) != Some(at) {
                 news.push(Event::Vouched(Node(node)));
+            }
+        }
+        news
+    }
+
+    /// Copies here that have become whole, or are none any more. An owner that has heard so may hand its slice over before the next look:
+    /// whoever is told that before this begins with empty tables.
+    pub(super) fn held(&mut self) -> Vec<Event> {
+        let Some(copies) = self.running.copies.clone() else { return Vec::new() };
+        let mut news = Vec::new();
+        for slice in self.cluster.slices() {
+            if let Role::Learner { epoch, owner } | Role::Backup { epoch, owner } = self.agent.role(slice) {
+                news.extend(self.holding(slice, copies.holds(slice, owner.0, epoch.0).then_some(epoch)));
             }
         }
         news

@@ -91,6 +91,29 @@ impl ClusterLab {
         said.lines().filter(|line| !line.is_empty()).map(since).collect()
     }
 
+    /// All that was written into etcd of nodes and slices since it has begun, a line for each key: its name, and its value, or that it was
+    /// removed.
+    ///
+    /// # Errors
+    /// [`LabError`] if etcd does not answer.
+    pub fn history(&self) -> Result<Vec<String>, LabError> {
+        // A watch has no end: whoever has all of the past is told nothing more.
+        let said = self.etcdctl("watch --prefix --rev 1 /tombolo/gateways/ & sleep 2; kill $!")?;
+        let mut lines = said.lines();
+        let mut written = Vec::new();
+        while let Some(event) = lines.next() {
+            match (event, lines.next()) {
+                ("PUT", Some(key)) => written.push(format!("{key} {}", lines.next().unwrap_or_default())),
+                ("DELETE", Some(key)) => {
+                    written.push(format!("{key} removed"));
+                    lines.next();
+                }
+                _ => {}
+            }
+        }
+        Ok(written)
+    }
+
     /// Waits until each slice has an owner and a whole copy, and says how long that took.
     ///
     /// # Errors

@@ -123,8 +123,11 @@ impl Bed {
         });
         let at = format!("{} at {} for {lasts:?}", fault.name(), NODES[node]);
         let protected = mended.inspect_err(|_| report.failures.push(format!("{at}: it does not mend")))?;
+        let now = humantime::format_rfc3339_millis(std::time::SystemTime::now());
         let dead = heard.iter().filter(|heard| !heard.is_alive);
-        report.failures.extend(dead.map(|heard| format!("{at}: the connection of {} is dead", heard.name)));
+        report
+            .failures
+            .extend(dead.map(|heard| format!("{at}, until {now}: the connection of {} is dead", heard.name)));
         report.faults.entry(fault.name()).or_default().add(&effects, &heard, protected);
         let epochs = epochs(&self.cluster)?;
         let fallen = |(slice, epoch): (&u16, &u64)| (epochs.get(slice) < Some(epoch)).then_some(*slice);
@@ -147,6 +150,9 @@ impl Bed {
                 .push(format!("known hosts have other endpoints: {:?} have become {endpoints:?}", self.endpoints)),
             Ok(_) => {}
             Err(error) => report.failures.push(error.chain()),
+        }
+        if !report.failures.is_empty() {
+            report.history = self.cluster.history()?;
         }
         let (endpoints, conflicts) = tables::conflicts(&self.cluster)?;
         report.endpoints = endpoints;

@@ -25,6 +25,9 @@ pub(crate) struct Report {
     pub(crate) endpoints: usize,
     /// Everything that should not have been; empty if all is well.
     pub(crate) failures: Vec<String>,
+    /// Where something failed, what nodes have written into etcd, in the order in which they did.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) history: Vec<String>,
 }
 
 /// What was seen of a fault: the longest of all times that it happened.

@@ -30,9 +30,10 @@ fn in_words(report: &Report) -> String {
     let [served, refused] = report.guests;
     let [begin, end] = report.epochs;
     let failures: String = report.failures.iter().map(|failure| format!("\nFAILED: {failure}")).collect();
+    let history: String = report.history.iter().map(|written| format!("\nin etcd: {written}")).collect();
     format!(
         "{table}\n{} s, seed {}; guests: {served} served at once, {refused} not; slices have changed hands {} times; {} claims of blocks in the \
-         logs and {} endpoints in the tables of all nodes{failures}",
+         logs and {} endpoints in the tables of all nodes{history}{failures}",
         report.seconds,
         report.seed,
         end.saturating_sub(begin),
