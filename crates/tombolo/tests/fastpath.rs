@@ -112,7 +112,8 @@ fn known_sessions_go_on_while_the_gateway_is_killed_and_comes_back() {
     println!("slowest quarter of a second: {:.2} Gbit/s", slowest / 1e9);
     assert!(slowest > 0.0, "the connection never stood still");
     // What finds no room in the queue of a link that waits for a processor is not the gateway's loss.
-    let (lost, by_links) = (segments_lost(&lab, "client"), dropped_by_links(&lab, &["client", "gateway", "server"]).unwrap());
+    let (lost, by_links) =
+        (segments_lost(&lab, "client"), dropped_by_links(&lab, &["client", "gateway", "server"]).unwrap());
     println!("{lost} segments were sent again, {by_links} packets dropped by links");
     assert!(lost <= by_links, "{lost} segments were lost, and {by_links} dropped by links");
     drop(server);

@@ -63,7 +63,8 @@ pub enum Event {
         state: CopyState,
     },
     /// The tables here have all of a slice, as of this epoch, as its owner's or as its backup's whole copy; or they do not.
-    /// Told when it changes, and with what the owner sends: a node whose lease was lost acts by a copy only after that.
+    /// Told when it changes, before what etcd says that may follow from it, and with what the owner sends: a node whose lease was lost acts by
+    /// a copy only after that.
     Holds(u16, Option<Epoch>),
     /// A backup says that it has taken over nothing that is this node's.
     Vouched(Node),

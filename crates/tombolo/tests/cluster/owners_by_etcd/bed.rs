@@ -215,7 +215,9 @@ impl Seen {
 
     /// No flow of these slices was.
     pub(super) fn within_of(&self, limits: Limits, is_meant: impl Fn(u16) -> bool) {
-        for (slice, Effect { name, lost, silence, stalled }) in self.effects.iter().filter(|(slice, _)| is_meant(*slice)) {
+        for (slice, Effect { name, lost, silence, stalled }) in
+            self.effects.iter().filter(|(slice, _)| is_meant(*slice))
+        {
             let what = &self.what;
             assert!(
                 *silence <= limits.datagrams + *stalled,

@@ -47,7 +47,10 @@ fn an_owner_goes_with_the_leader_of_etcd(bed: &mut Bed) {
     });
     seen.within(BFD);
     let longest = seen.longest_wait();
-    assert!((LEASE_LEFT..=seen.allowed(ADMISSION_WITHOUT_LEADER)).contains(&longest), "a new subscriber waited for {longest:?}");
+    assert!(
+        (LEASE_LEFT..=seen.allowed(ADMISSION_WITHOUT_LEADER)).contains(&longest),
+        "a new subscriber waited for {longest:?}"
+    );
     let took = bed.without("n2");
     assert!(took <= PROTECTION, "protected after {took:?}");
     bed.cluster.start_members(&[leader]).unwrap();
