@@ -123,7 +123,7 @@ fi
 status=$?
 failed=$(sum failed "$log")
 passed=$(sum passed "$log")
-flaky=''
+: >"$folder/flaky"
 lacking=''
 
 # Only failed tests are worth a second look: an error of the compiler, or a machine on which nothing works, is not. A line for each
@@ -142,7 +142,7 @@ if [ "$failed" -gt 0 ] && [ "$failed" -le 5 ]; then
         if run "$again" --workspace $(echo "$target" | tr ':' ' ') -- --test-threads 1 ${names:+--exact $names} </dev/null; then
             failed=$((failed - again_passed))
             passed=$((passed + again_passed))
-            flaky="$flaky $target:$(echo "$names" | tr ' ' ',')"
+            echo "FLAKY: $crate $(echo "$target" | tr ':' ' ') $names failed once and passed when run again" >>"$folder/flaky"
         else
             status=1
         fi
@@ -167,9 +167,7 @@ awk '/^ *Running / { name = $NF; gsub(/.*deps\/|-[0-9a-f]*\)$/, "", name) }
 # Written past the harness's capture, a skip may share its line with the harness's words.
 skipped=$(grep -cE 'SKIP(:|PED) ' "$log")
 grep -oE 'SKIP(:|PED) .*' "$log" | sort
-for target in $flaky; do
-    echo "FLAKY: $(echo "$target" | tr ':' ' ') failed once and passed when run again"
-done
+cat "$folder/flaky"
 sed -n 's/^test \(.*\) \.\.\. FAILED$/FAILED: \1/p' "$log"
 [ -z "$lacking" ] || echo "$lacking"
 echo "$((passed - skipped)) passed, $failed failed, $skipped skipped"
