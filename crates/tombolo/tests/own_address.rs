@@ -65,7 +65,13 @@ impl Host {
     }
 
     fn run(&self, node: &str, command: &str) -> String {
-        self.try_to(node, command).success().unwrap().stdout
+        // A server of iperf3 that has not done with its last client yet says so to the next one.
+        let done = wait_until(command, PATIENCE, || {
+            let output = self.try_to(node, command);
+            let is_busy = [&output.stdout, &output.stderr].iter().any(|said| said.contains("the server is busy"));
+            (!is_busy).then_some(output)
+        });
+        done.unwrap().success().unwrap().stdout
     }
 
     fn start_in(&self, node: &str, script: &str) -> Process {
