@@ -99,19 +99,7 @@ impl ClusterLab {
     pub fn history(&self) -> Result<Vec<String>, LabError> {
         // A watch has no end: whoever has all of the past is told nothing more.
         let said = self.etcdctl("watch --prefix --rev 1 /tombolo/gateways/ & sleep 2; kill $!")?;
-        let mut lines = said.lines();
-        let mut written = Vec::new();
-        while let Some(event) = lines.next() {
-            match (event, lines.next()) {
-                ("PUT", Some(key)) => written.push(format!("{key} {}", lines.next().unwrap_or_default())),
-                ("DELETE", Some(key)) => {
-                    written.push(format!("{key} removed"));
-                    lines.next();
-                }
-                _ => {}
-            }
-        }
-        Ok(written)
+        Ok(written_by(&said))
     }
 
     /// Waits until each slice has an owner and a whole copy, and says how long that took.
@@ -173,5 +161,29 @@ impl ClusterLab {
             running.join(",")
         );
         self.shell("n1", &line)
+    }
+}
+
+/// What a watch of etcd's client has said: of each event its kind, a key, and its value, which is empty where the key was removed.
+fn written_by(said: &str) -> Vec<String> {
+    let lines: Vec<&str> = said.lines().collect();
+    let one = |event: &[&str]| match event {
+        ["PUT", key, value] => Some(format!("{key} {value}")),
+        ["DELETE", key, ..] => Some(format!("{key} removed")),
+        _ => None,
+    };
+    lines.chunks(3).filter_map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_watch_says_is_a_line_for_each_key() {
+        let said =
+            "PUT\n/c/nodes/n1\n{\"state\":\"serving\"}\nDELETE\n/c/nodes/n1\n\nPUT\n/c/slices/0001\n{}\nPUT\n/c/torn";
+        let written = ["/c/nodes/n1 {\"state\":\"serving\"}", "/c/nodes/n1 removed", "/c/slices/0001 {}"];
+        assert_eq!(written_by(said), written);
     }
 }

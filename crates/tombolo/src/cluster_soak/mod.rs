@@ -151,9 +151,6 @@ impl Bed {
             Ok(_) => {}
             Err(error) => report.failures.push(error.chain()),
         }
-        if !report.failures.is_empty() {
-            report.history = self.cluster.history()?;
-        }
         let (endpoints, conflicts) = tables::conflicts(&self.cluster)?;
         report.endpoints = endpoints;
         report.failures.extend(conflicts.into_iter().take(MOST_FAILURES));
@@ -167,6 +164,9 @@ impl Bed {
         }
         report.claims = claims.len();
         report.failures.extend(claims::conflicts(claims, PORT_REUSE).into_iter().take(MOST_FAILURES));
+        if !report.failures.is_empty() {
+            report.history = self.cluster.history().unwrap_or_else(|error| vec![error.chain()]);
+        }
         Ok(())
     }
 }

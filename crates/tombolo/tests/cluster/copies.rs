@@ -31,7 +31,7 @@ fn known_hosts_go_on_when_the_owner_of_their_slices_loses_its_power() {
 
     // Its network is gone, and it lives on without.
     let effects = under_load(&mut cluster, &flows, &by_all, |cluster| cluster.plug("n2", &ALL, false));
-    assert!(effects.iter().any(|effect| effect.lost > 0), "nothing was lost, so nothing was tried");
+    assert!(effects.iter().any(|effect| effect.seen.lost > 0), "nothing was lost, so nothing was tried");
     check_all("the owner of a third of the slices is cut off", &effects, SILENCE, &connections);
     // Programs in the kernel act as well.
     let before = cluster.counted_in_kernel("n3", "policy");

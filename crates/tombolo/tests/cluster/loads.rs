@@ -20,13 +20,9 @@ pub(super) const RETURN: Duration = Duration::from_millis(100);
 /// machine.
 const MOVED: Duration = Duration::from_millis(25);
 
-/// What a fault did to a flow.
+/// What a fault did to a flow, and whether that passes the node.
 pub(super) struct Effect {
-    pub(super) name: String,
-    pub(super) lost: usize,
-    pub(super) silence: Duration,
-    /// So much longer it may have been, for the machine's sake.
-    pub(super) stalled: Duration,
+    pub(super) seen: tombolo_lab::Effect,
     pub(super) by_the_node: bool,
 }
 
@@ -68,24 +64,17 @@ pub(super) fn under_load(
     fault: impl FnOnce(&mut Cluster),
 ) -> Vec<Effect> {
     let ((), effects) = tombolo_lab::under_load(flows, || fault(cluster));
-    let of = |(effect, by): (tombolo_lab::Effect, &bool)| Effect {
-        name: effect.name,
-        lost: effect.lost,
-        silence: effect.silence,
-        stalled: effect.stalled,
-        by_the_node: *by,
-    };
-    effects.into_iter().zip(by_the_node).map(of).collect()
+    effects.into_iter().zip(by_the_node).map(|(seen, by)| Effect { seen, by_the_node: *by }).collect()
 }
 
 /// Says what was seen, for the figures of the documentation.
 pub(super) fn report(what: &str, effects: &[Effect]) {
     for by in [true, false] {
         let of = effects.iter().filter(|effect| effect.by_the_node == by);
-        let (count, lost) = (of.clone().count(), of.clone().map(|effect| effect.lost).sum::<usize>());
-        let silence = of.map(|effect| effect.silence).max().unwrap_or_default();
+        let (count, lost) = (of.clone().count(), of.clone().map(|effect| effect.seen.lost).sum::<usize>());
+        let silence = of.map(|effect| effect.seen.silence).max().unwrap_or_default();
         let whose = if by { "through the node" } else { "past it" };
-        let stalled = effects.iter().map(|effect| effect.stalled).max().unwrap_or_default();
+        let stalled = effects.iter().map(|effect| effect.seen.stalled).max().unwrap_or_default();
         eprintln!(
             "{what}: {count} flows {whose}: {lost} datagrams lost, longest silence {silence:?}; stalled for {stalled:?}"
         );
@@ -96,12 +85,13 @@ pub(super) fn report(what: &str, effects: &[Effect]) {
 pub(super) fn check(what: &str, effects: &[Effect], limit: Duration) {
     report(what, effects);
     assert!(effects.iter().filter(|effect| effect.by_the_node).count() >= 4, "{what}: the routers spread nothing");
-    for Effect { name, lost, silence, stalled, by_the_node } in effects {
+    for Effect { seen, by_the_node } in effects {
+        let tombolo_lab::Effect { name, lost, silence, .. } = seen;
         if *by_the_node {
-            assert!(*silence <= limit + *stalled, "{what}: {name} was silent for {silence:?}");
+            assert!(seen.is_within(limit), "{what}: {name} was silent for {silence:?}");
         } else {
             let why = "which does not pass the node";
-            assert!(*silence <= MOVED + *stalled, "{what}: {name}, {why}, lost {lost} and was silent for {silence:?}");
+            assert!(seen.is_within(MOVED), "{what}: {name}, {why}, lost {lost} and was silent for {silence:?}");
         }
     }
 }

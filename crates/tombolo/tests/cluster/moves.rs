@@ -6,7 +6,7 @@ use serde_json::Value;
 use tombolo_lab::{Flow, Scenario, skip_without, wait_until};
 
 use crate::boxes::Cluster;
-use crate::loads::{Effect, under_load};
+use crate::loads::under_load;
 use crate::running::{PATIENCE, TOMBOLO};
 use crate::subscribers::{alive, check_all};
 
@@ -57,7 +57,7 @@ impl Bed {
         let effects = under_load(cluster, flows, &by_all, done);
         eprintln!("{what}: took {:?}", began.elapsed());
         check_all(what, &effects, Duration::ZERO, connections);
-        let lost: usize = effects.iter().map(|Effect { lost, .. }| lost).sum();
+        let lost: usize = effects.iter().map(|effect| effect.seen.lost).sum();
         assert_eq!(lost, 0, "{what}");
     }
 }

@@ -19,13 +19,13 @@ fn what_happens_to_a_node_is_its_flows_alone_and_not_for_long() {
 
     let effects = during(&mut cluster, "n2", |cluster| cluster.plug("n2", &all, false));
     check("n2 loses power", &effects, SILENCE);
-    assert!(effects.iter().any(|effect| effect.lost > 0), "nothing was lost, so nothing was tried");
+    assert!(effects.iter().any(|effect| effect.seen.lost > 0), "nothing was lost, so nothing was tried");
     let effects = during(&mut cluster, "n2", |cluster| {
         cluster.plug("n2", &all, true);
         cluster.wait_for_all();
     });
     report("n2 comes back", &effects);
-    let silence = effects.iter().map(|effect| effect.silence).max().unwrap_or_default();
+    let silence = effects.iter().map(|effect| effect.seen.silence).max().unwrap_or_default();
     assert!(silence <= RETURN, "n2 comes back, and flows are silent for {silence:?}");
 
     let effects = during(&mut cluster, "n3", |cluster| cluster.plug("n3", &["outside"], false));

@@ -141,8 +141,8 @@ pub(super) fn dead(connections: &[(String, TcpStream)]) -> Vec<String> {
 /// The flows are silent for so long at most, and connections live on.
 pub(super) fn check_all(what: &str, effects: &[Effect], limit: Duration, connections: &[(String, TcpStream)]) {
     report(what, effects);
-    for Effect { name, silence, stalled, .. } in effects {
-        assert!(*silence <= limit + *stalled, "{what}: {name} was silent for {silence:?}");
+    for Effect { seen, .. } in effects {
+        assert!(seen.is_within(limit), "{what}: {} was silent for {:?}", seen.name, seen.silence);
     }
     let began = Instant::now();
     let (there, all) = (alive(connections), connections.len());

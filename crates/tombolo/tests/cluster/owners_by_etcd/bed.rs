@@ -215,12 +215,10 @@ impl Seen {
 
     /// No flow of these slices was.
     pub(super) fn within_of(&self, limits: Limits, is_meant: impl Fn(u16) -> bool) {
-        for (slice, Effect { name, lost, silence, stalled }) in
-            self.effects.iter().filter(|(slice, _)| is_meant(*slice))
-        {
-            let what = &self.what;
+        for (slice, effect) in self.effects.iter().filter(|(slice, _)| is_meant(*slice)) {
+            let (what, Effect { name, lost, silence, .. }) = (&self.what, effect);
             assert!(
-                *silence <= limits.datagrams + *stalled,
+                effect.is_within(limits.datagrams),
                 "{what}: {name} of slice {slice} lost {lost}, silent for {silence:?}"
             );
         }

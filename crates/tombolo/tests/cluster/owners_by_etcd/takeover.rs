@@ -54,6 +54,10 @@ fn an_owner_that_loses_power_loses_its_slices_to_those_who_have_their_copies() {
     assert_eq!((bed.slices_of("n2"), bed.endpoints()), (Vec::new(), known));
     let slices = rows(&bed.cluster.command("n2", &format!("{TOMBOLO} show slices --json")));
     assert!(slices.iter().all(|row| row["state"] == "redirected" && row["phase"] == "protected"), "{slices:?}");
+    let written = bed.cluster.history().unwrap();
+    let is_told = |is_so: fn(&String) -> bool| assert!(written.iter().any(is_so), "{written:#?}");
+    is_told(|line| line.ends_with("/nodes/n2 removed"));
+    is_told(|line| line.contains("/slices/") && line.contains("takeover"));
     a_process_that_was_asleep_wakes_and_is_nobody(&mut bed);
 }
 
