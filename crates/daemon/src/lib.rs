@@ -10,7 +10,7 @@
 //! * [`doctor`]: what stands in packets' way through the host, and the line that mends it.
 //! * `lookout`, `prefix_watch`, `found_watch`: threads that look for interfaces and routes, the network's prefix, and what
 //!   else plans leave open.
-//! * `peers`: the thread that follows who else of the cluster is there. `core_paths`, `doubt`: what the network between the nodes carries, and
+//! * `peers`: the thread that follows who else of the cluster is there. `core_paths`, `doubt`, `seen`: what the network between the nodes carries, and
 //!   whether there are nodes behind it that are not seen.
 //! * `upkeep`: the thread that puts back what was taken from the host. `watchdog`: the one that sees
 //!   whether the workers live.
@@ -88,6 +88,7 @@ pub mod rehearsal;
 pub mod reload;
 pub mod reloads;
 pub mod running;
+mod seen;
 pub mod source_guard;
 pub mod state;
 pub mod table_clock;

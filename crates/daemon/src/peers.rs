@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ipnet::{IpNet, Ipv6Net};
+use tombolo_cluster::link::Copying;
 use tombolo_cluster::ownership::Moment;
 use tombolo_engine::Now;
 use tombolo_engine::cluster::{Cluster, LOCATOR_LENGTH, Node, Place};
@@ -19,13 +20,14 @@ use crate::core_paths::{Asked, CorePaths, Known, Trial};
 use crate::doubt::{Doubt, Signs, UNHEARD};
 use crate::provision::redirects;
 use crate::running::Running;
+use crate::seen::{Seen, Witness};
 use crate::threads::{self, Guarded};
 
 /// How often is asked whether something was heard; a gateway that ends waits as long.
 const WAIT: Duration = Duration::from_millis(250);
 /// How often is looked although nothing was heard.
 const PERIOD: Duration = Duration::from_secs(2);
-/// The same of a node that sees nobody, as soon as it could hear that etcd is silent.
+/// The same of a node that sees nobody, as soon as it could hear that etcd is silent; and of one of which others say that they do not see it.
 const SOON: Duration = Duration::from_millis(20);
 
 /// The parts of the gateway, in its health.
@@ -90,9 +92,19 @@ impl Peers {
         let running = Arc::clone(running);
         let follow = move || {
             let known = vec![Presence::Gone; cluster.nodes().len()];
-            let (trial, doubt) = (Trial::default(), Doubt::default());
-            let mut follower =
-                Follower { running, cluster, needs, known, host, paths, trial, doubt, has_served: false };
+            let mut follower = Follower {
+                running,
+                cluster,
+                needs,
+                known,
+                host,
+                paths,
+                trial: Trial::default(),
+                doubt: Doubt::default(),
+                seen: Seen::default(),
+                is_seen: true,
+                has_served: false,
+            };
             follower.follow(&watch, &stop);
         };
         Ok(Some(Self(threads::spawn(guarded, follow)?)))
@@ -115,6 +127,8 @@ struct Follower {
     paths: CorePaths,
     trial: Trial,
     doubt: Doubt,
+    seen: Seen,
+    is_seen: bool,
     /// It has announced the services. From then on a narrow path is a fault and no reason to withdraw what others
     /// reach.
     has_served: bool,
@@ -130,7 +144,9 @@ impl Follower {
                 let is_settled = self.look_at_oneself() && self.paths.known() != Known::Doubtful;
                 due = Instant::now() + if is_settled { PERIOD } else { self.pause() };
             }
-            if watch.wait(WAIT.min(due.saturating_duration_since(Instant::now()))).unwrap_or(true) {
+            let limit = if self.seen.is_denied() { SOON } else { WAIT };
+            let is_changed = watch.wait(limit.min(due.saturating_duration_since(Instant::now()))).unwrap_or(true);
+            if self.look_whether_seen() || is_changed {
                 due = Instant::now();
             }
         }
@@ -147,6 +163,19 @@ impl Follower {
     fn silence(&self) -> u64 {
         let agreement = self.running.agreement.as_deref();
         agreement.map_or(0, |agreement| agreement.silence(Moment::of_nanos(boottime_nanos())))
+    }
+
+    /// Whether others see this node. True if that is otherwise than before.
+    fn look_whether_seen(&mut self) -> bool {
+        let Some(copies) = self.running.copies.as_deref().filter(|_| self.cluster.is_agreed()) else { return false };
+        let of = |(number, copying): (usize, Copying)| Witness {
+            spoke: copying.spoke,
+            unseen: copying.unseen,
+            is_reached: self.known.get(number).is_some_and(|known| *known != Presence::Gone),
+        };
+        let witnesses: Vec<Witness> = copies.standings().into_iter().enumerate().map(of).collect();
+        let is_seen = self.seen.look(&witnesses, Instant::now());
+        std::mem::replace(&mut self.is_seen, is_seen) != is_seen
     }
 
     fn look_at_others(&mut self) {
@@ -204,14 +233,15 @@ impl Follower {
         let host = &mut self.host;
         let missing: Vec<String> =
             self.needs.iter().filter(|prefix| !host.reaches(**prefix)).map(ToString::to_string).collect();
-        let is_routed = missing.is_empty();
+        let is_routed = missing.is_empty() && self.is_seen;
         self.cluster.set_routed(is_routed);
         // Both begin when the routes are there, and go on side by side.
         let is_awaiting =
             is_routed && !self.has_served && self.running.copies.as_deref().is_some_and(Copies::are_awaited);
         let is_cut_off = is_routed && !self.reaches_others();
-        let is_admitted = self.cluster.is_admitted();
-        let is_connected = is_routed && !is_awaiting && !is_cut_off && is_admitted;
+        // Who is an entrance no more has slices yet that nobody else can serve.
+        let is_known = self.has_served || self.cluster.is_entrance();
+        let is_connected = is_routed && !is_awaiting && !is_cut_off && is_known;
         let is_settled = !self.cluster.set_connected(is_connected) || self.running.announce();
         if !is_settled {
             self.cluster.set_connected(!is_connected);
@@ -239,10 +269,15 @@ impl Follower {
         };
         let untried = (is_cut_off && self.paths.known() != Known::Narrow).then_some(untried);
         let awaiting = is_awaiting.then_some("backups give back what was lost here");
-        let unheard = (is_routed && !is_admitted).then_some("this node is not known in etcd yet");
+        let unheard = (is_routed && !is_known).then_some("this node is not known in etcd yet, or is to be drained");
         let waiting =
             untried.into_iter().chain(awaiting).chain(unheard).map(|why| format!("nothing is announced: {why}"));
-        self.running.health.set(PART, missing.iter().map(lacks).chain(narrow).chain(waiting).collect());
-        is_settled && is_ranked && !is_alone && !is_awaiting && !is_cut_off && is_admitted
+        let unseen = (!self.is_seen).then(|| {
+            "nothing is announced: other nodes hear this one, and their routes do not lead to it any more; is its routing daemon alive?"
+                .to_owned()
+        });
+        let reasons = missing.iter().map(lacks).chain(unseen).chain(narrow).chain(waiting);
+        self.running.health.set(PART, reasons.collect());
+        is_settled && is_ranked && !is_alone && !is_awaiting && !is_cut_off && is_known
     }
 }

@@ -48,7 +48,7 @@ pub(crate) fn redirects(locator: Ipv6Addr) -> Option<IpNet> {
     Ipv6Net::new(locator, REDIRECTS_LENGTH).ok().map(IpNet::from)
 }
 
-/// What routers are to bring here, unless the gateway could not send it on. One that is drained is the entrance of
+/// What routers are to bring here, unless the gateway could not send it on. One that is drained, by itself or by the cluster, is the entrance of
 /// nothing, but what it owns nobody else can serve.
 fn announced(settings: &HostSettings, plan: &Plan) -> Option<Announcement> {
     let cluster = plan.cluster.as_deref().filter(|cluster| cluster.is_connected())?;
@@ -58,7 +58,7 @@ fn announced(settings: &HostSettings, plan: &Plan) -> Option<Announcement> {
         if cluster.owns(slice) { Some(Rank::Owner { epoch }) } else { copied }
     })
     .collect();
-    if plan.times.draining_since.is_none() {
+    if plan.times.draining_since.is_none() && cluster.is_entrance() {
         let own: Vec<IpNet> = prefixes.iter().map(|(prefix, _)| *prefix).collect();
         let others = routes(plan).into_iter().filter(|prefix| !own.contains(prefix));
         let entrance = if cluster.is_in_doubt() { Rank::LastEntrance } else { Rank::Entrance };
@@ -173,4 +173,52 @@ pub(crate) fn with_own_addresses(plan: &mut Plan, host: &mut Host, device: &str)
         plan.own.ipv6 = Some(address);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// n1 owns slice 0, n2 slice 1; nobody has copies.
+    const TWO_NODES: &str = r#"
+[cluster]
+node = "n1"
+nodes = { n1 = "2001:db8:c1:1::/64", n2 = "2001:db8:c1:2::/64" }
+
+[cluster.slices]
+count  = 2
+secret = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+owners = [{ slices = "0", owner = "n1" }, { slices = "1", owner = "n2" }]
+
+[[service]]
+kind   = "nat44"
+inside = ["10.0.0.0/8"]
+pool   = [{ addresses = "198.51.100.0/31", ports = "1024-2047" }]
+allocation = { mode = "blocks", block_size = 64, blocks = 1 }
+"#;
+
+    #[test]
+    fn a_node_that_is_no_entrance_announces_what_it_owns_and_how_it_is_reached() {
+        let configuration = tombolo_config::parse("test.toml", TWO_NODES).unwrap();
+        let mut plan = configuration.plan;
+        let cluster = Arc::into_inner(plan.cluster.take().unwrap()).unwrap().with_agreement();
+        let cluster = Arc::new(cluster);
+        plan.cluster = Some(Arc::clone(&cluster));
+        let told = || announced(&configuration.host, &plan).map(|announcement| announcement.prefixes);
+        let net = |text: &str| text.parse::<IpNet>().unwrap();
+        cluster.set_entrance(true);
+        assert_eq!(told(), None, "what comes could not go on");
+        cluster.set_connected(true);
+        let own = (net("198.51.100.0/32"), Rank::Owner { epoch: cluster.epoch_of(0) });
+        let reached = (redirects(cluster.locator()).unwrap(), Rank::Entrance);
+        let everywhere = (net("0.0.0.0/0"), Rank::Entrance);
+        let all = told().unwrap();
+        assert!([own, reached, everywhere].iter().all(|prefix| all.contains(prefix)), "{all:?}");
+        cluster.set_entrance(false);
+        assert_eq!(told(), Some(vec![own, reached]));
+        cluster.assign(0, cluster.assigned(1));
+        assert_eq!(told(), None, "it owns nothing any more");
+    }
 }

@@ -100,8 +100,8 @@ pub struct Cluster {
     has_copies: bool,
     /// Who has which slice the nodes agree on while they run, and no file says it.
     is_agreed: bool,
-    /// This node may be an entrance: it has been heard of by those who agree.
-    is_admitted: AtomicBool,
+    /// This node may be an entrance: it has been heard of by those who agree, and is not to be drained.
+    is_entrance: AtomicBool,
     /// A bit for each node of which slices were taken over by this one, as far as it may not know.
     deposed: AtomicU16,
     /// Of each slice the node from which it was taken over, as far as that may not know.
@@ -231,7 +231,7 @@ impl Cluster {
             takes_softwires: false,
             has_copies: false,
             is_agreed: false,
-            is_admitted: AtomicBool::new(true),
+            is_entrance: AtomicBool::new(true),
             deposed: AtomicU16::default(),
             taken_from: Vec::new(),
             serving: AtomicU16::new(1 << own),
@@ -260,9 +260,9 @@ impl Cluster {
     /// entrance.
     #[must_use]
     pub fn with_agreement(self) -> Self {
-        let (is_admitted, until) = (AtomicBool::default(), || AtomicU64::new(0));
+        let (is_entrance, until) = (AtomicBool::default(), || AtomicU64::new(0));
         let (grants_until, serves_until, alone_until) = (until(), until(), until());
-        Self { is_agreed: true, is_admitted, grants_until, serves_until, alone_until, ..self }
+        Self { is_agreed: true, is_entrance, grants_until, serves_until, alone_until, ..self }
     }
 
     /// Whether nodes agree on who has which slice while they run.
@@ -271,15 +271,15 @@ impl Cluster {
         self.is_agreed
     }
 
-    /// Whether this node may be an entrance.
+    /// Whether this node may be an entrance; one that may not serves what is its own all the same.
     #[must_use]
-    pub fn is_admitted(&self) -> bool {
-        self.is_admitted.load(Ordering::Relaxed)
+    pub fn is_entrance(&self) -> bool {
+        self.is_entrance.load(Ordering::Relaxed)
     }
 
     /// Says whether it may.
-    pub fn set_admitted(&self, is_admitted: bool) {
-        self.is_admitted.store(is_admitted, Ordering::Relaxed);
+    pub fn set_entrance(&self, is_entrance: bool) {
+        self.is_entrance.store(is_entrance, Ordering::Relaxed);
     }
 
     /// Whether this node has taken over slices of another one, which may not know.
@@ -815,7 +815,7 @@ mod tests {
         let here = |slice| cluster.place_of(slice, Now(1));
         cluster.set_serving(|_| true);
         assert_eq!((here(0), here(1), cluster.epoch_of(0)), (Place::Nowhere, Place::Nowhere, 0));
-        assert!(cluster.is_nobodys(0) && !cluster.is_admitted() && !cluster.may_grant(Now(1)));
+        assert!(cluster.is_nobodys(0) && !cluster.is_entrance() && !cluster.may_grant(Now(1)));
         let granted = [Granting::ByOffers, Granting::Freely, Granting::Nothing];
         for ((epoch, is_protected), granting) in [(7, true), (8, true), (u32::MAX, false)].into_iter().zip(granted) {
             let assigned = Assigned { holders: holders(2, Some(0)), epoch, is_protected, granting };

@@ -9,6 +9,7 @@
 //! | `kill` | is where the process is killed |
 //! | `panic`, `panic-once` | panics, each time or the first time |
 //! | `hang` | never ends |
+//! | `late` | takes half a second, each time |
 //! | `forbidden` | tries what a gateway may not do, once it has given up its privileges, and says what came of it |
 
 use std::io;
@@ -59,6 +60,7 @@ pub fn trip(step: &str) {
         Some("hang") => loop {
             std::thread::park();
         },
+        Some("late") => std::thread::sleep(std::time::Duration::from_millis(500)),
         Some("forbidden") if is_restricted() && wanted::is_first() => forbidden::try_and_say(),
         _ => {}
     }

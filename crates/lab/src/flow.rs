@@ -50,6 +50,8 @@ pub struct Effect {
     pub lost: usize,
     /// The longest time without an answer, from the first datagram that was lost to the next one that was not.
     pub silence: Duration,
+    /// When that began, since the fault.
+    pub began: Duration,
     /// How long the machine kept whoever sends waiting besides, all in all: a busy one keeps routing daemons and gateways waiting as well.
     pub stalled: Duration,
 }
@@ -143,27 +145,29 @@ impl Flow {
         found
     }
 
-    /// What became of the datagrams that were sent from `since` on: how many were lost, and the longest silence.
-    fn outcome(&self, since: Instant) -> (usize, Duration) {
+    /// What became of the datagrams that were sent from `since` on: how many were lost, the longest silence, and when that began.
+    fn outcome(&self, since: Instant) -> (usize, Duration, Instant) {
         let seen = self.seen();
         let sent = (seen.first..).zip(&seen.sent).filter(|(_, at)| **at >= since);
-        let (mut lost, mut silence, mut quiet_since) = (0, Duration::ZERO, None);
+        let (mut lost, mut longest, mut quiet_since) = (0, (Duration::ZERO, since), None);
+        let longer = |longest: (Duration, Instant), from: Instant, to: Instant| longest.max((to - from, from));
         for (number, at) in sent {
             let is_back = seen.back.contains_key(&number);
             lost += usize::from(!is_back);
             match (is_back, quiet_since) {
                 (false, None) => quiet_since = Some(*at),
                 (true, Some(from)) => {
-                    silence = silence.max(*at - from);
+                    longest = longer(longest, from, *at);
                     quiet_since = None;
                 }
                 _ => {}
             }
         }
         if let Some((from, last)) = quiet_since.zip(seen.sent.last()) {
-            silence = silence.max(*last - from);
+            longest = longer(longest, from, *last);
         }
-        (lost, silence)
+        let (silence, began) = longest;
+        (lost, silence, began)
     }
 
     /// Forgets what was sent until now.
@@ -184,6 +188,7 @@ pub fn under_load<T>(flows: &[Flow], fault: impl FnOnce() -> T) -> (T, Vec<Effec
     flows.iter().for_each(Flow::forget);
     let stop = AtomicBool::new(false);
     let since = Instant::now();
+    let fault_at = since + BEFORE;
     let (done, stalled) = std::thread::scope(|scope| {
         let ends = Release(&stop);
         let stop = &stop;
@@ -198,8 +203,9 @@ pub fn under_load<T>(flows: &[Flow], fault: impl FnOnce() -> T) -> (T, Vec<Effec
         (done, sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     let of = |flow: &Flow| {
-        let (lost, silence) = flow.outcome(since);
-        Effect { name: flow.name.clone(), lost, silence, stalled }
+        let (lost, silence, began) = flow.outcome(since);
+        let began = began.saturating_duration_since(fault_at);
+        Effect { name: flow.name.clone(), lost, silence, began, stalled }
     };
     (done, flows.iter().map(of).collect())
 }
@@ -248,12 +254,12 @@ mod tests {
     fn silence_is_from_the_first_lost_datagram_to_the_next_answered_one() {
         let of = |count, back: &[usize]| {
             let (flow, since) = flow(count, back);
-            let (lost, silence) = flow.outcome(since);
-            (lost, silence.as_millis())
+            let (lost, silence, began) = flow.outcome(since);
+            (lost, silence.as_millis(), (began - since).as_millis())
         };
-        assert_eq!(of(5, &[0, 1, 2, 3, 4]), (0, 0));
-        assert_eq!(of(6, &[0, 3, 5]), (3, 20));
-        assert_eq!(of(4, &[0]), (3, 20), "until the last one that was sent");
+        assert_eq!(of(5, &[0, 1, 2, 3, 4]), (0, 0, 0));
+        assert_eq!(of(6, &[0, 3, 5]), (3, 20, 10));
+        assert_eq!(of(4, &[0]), (3, 20, 10), "until the last one that was sent");
         let (flow, since) = flow(6, &[3, 4, 5]);
         assert_eq!(flow.outcome(since + Duration::from_millis(20)).0, 1, "of those since then");
         flow.forget();
@@ -264,7 +270,8 @@ mod tests {
     #[test]
     fn a_busy_machine_excuses_silence_and_no_loss_where_nothing_may_be_lost() {
         let millis = Duration::from_millis;
-        let effect = Effect { name: "one".to_owned(), lost: 3, silence: millis(30), stalled: millis(20) };
+        let effect =
+            Effect { name: "one".to_owned(), lost: 3, silence: millis(30), began: millis(0), stalled: millis(20) };
         assert!(effect.is_within(millis(10)) && !effect.is_within(millis(9)) && !effect.is_within(Duration::ZERO));
     }
 }

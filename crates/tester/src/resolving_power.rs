@@ -19,7 +19,8 @@ const TOLERATED: f64 = 0.5;
 /// Far below what the forwarder can do, so that the plan alone decides.
 const FULL_RATE: u64 = 50_000;
 const REDUCED_RATE: u64 = FULL_RATE * 97 / 100;
-const REPETITIONS: u32 = 20;
+/// Of each comparison, where nobody asks for others.
+pub const REPETITIONS: u32 = 20;
 /// What plain forwarding reaches without loss varies from one moment to the next with the stalls of its core.
 const SECOND_LOOKS: u32 = 3;
 /// That without loss.
@@ -52,17 +53,22 @@ pub struct Comparison {
 }
 
 impl ResolvingPower {
-    /// Measures both.
+    /// Measures both, so many times.
     ///
     /// # Errors
     /// If a comparison has too few values for an interval, or the labs do not work here.
-    pub fn measure(results: &mut ResultFile, progress: &mut dyn Progress) -> Result<ResolvingPower, BenchError> {
+    pub fn measure(
+        repetitions: u32,
+        results: &mut ResultFile,
+        progress: &mut dyn Progress,
+    ) -> Result<ResolvingPower, BenchError> {
         let limited = |rate| Spec::Faulty(Faults { rate, ..Faults::default() });
         let mut itself = plan([Spec::PLAIN, Spec::Lab(Kind::Plain, Some("again".to_owned()))], None, SECOND_LOOKS);
         itself.effort.tolerated_loss_percent = TOLERATED;
         // The planted limit is near: the search need not begin at the tester's. And it does not vary with the
         // machine's speed.
-        let reduced = plan([limited(FULL_RATE), limited(REDUCED_RATE)], Some(4 * FULL_RATE), 1);
+        let mut reduced = plan([limited(FULL_RATE), limited(REDUCED_RATE)], Some(4 * FULL_RATE), 1);
+        (itself.effort.repetitions, reduced.effort.repetitions) = (repetitions, repetitions);
         let itself = itself.run(results, false, progress)?;
         Ok(ResolvingPower {
             itself: compare(&itself, |quantity| quantity == THROUGHPUT)?,
@@ -82,6 +88,14 @@ impl Comparison {
     pub fn is_the_same(&self) -> bool {
         let (low, high) = self.interval;
         low <= 1.0 && high >= 1.0 && high - low < WIDEST
+    }
+
+    /// How many repetitions would make the interval narrow enough on a machine that disturbs as this one did: its width goes with the root of
+    /// their number. Nothing where it is.
+    pub fn repetitions_needed(&self) -> Option<u32> {
+        let (low, high) = self.interval;
+        let times = (high - low) / WIDEST;
+        (times >= 1.0).then(|| (times.powi(2) * self.repetitions as f64).ceil() as u32)
     }
 
     /// The interval is below 1, and the planted part in it or beside it by no more than 1 %.
@@ -144,6 +158,8 @@ mod tests {
     fn what_is_wide_or_beside_one_is_not_the_same() {
         assert!(of(0.995, 1.004).is_the_same());
         assert!(!of(0.98, 1.02).is_the_same() && !of(1.001, 1.004).is_the_same());
+        assert_eq!(of(0.995, 1.004).repetitions_needed(), None);
+        assert_eq!(of(0.98, 1.021).repetitions_needed(), Some(85));
     }
 
     #[test]

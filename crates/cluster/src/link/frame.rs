@@ -13,6 +13,7 @@
 //! took     slices of the other end that this one took over and has, one at least, in order, each: number (2), epoch (4)
 //! ask      a number of the owner's (8): will this backup take over none of its slices for 2 s? From owners without a lease
 //! promise  the same number (8): it will not, from when it was asked
+//! unseen   nothing: the routes of this end's host lead to the other end no more
 //! ```
 //!
 //! Numbers are little-endian. Two nodes speak the lower one of their versions; each knows its own and the one
@@ -73,6 +74,7 @@ pub(super) enum Frame<'b> {
     Took(Vec<Taken>),
     Ask(u64),
     Promise(u64),
+    Unseen,
 }
 
 impl Frame<'_> {
@@ -88,6 +90,7 @@ impl Frame<'_> {
             Self::Took(_) => 8,
             Self::Ask(_) => 9,
             Self::Promise(_) => 10,
+            Self::Unseen => 11,
         }
     }
 
@@ -103,7 +106,7 @@ impl Frame<'_> {
             Self::Refusal(words) => out.extend(words.bytes().take(1000)),
             Self::Batch(batch) => out.extend(*batch),
             Self::Applied(number) | Self::Ask(number) | Self::Promise(number) => out.extend(number.to_le_bytes()),
-            Self::Alive | Self::Vouch => {}
+            Self::Alive | Self::Vouch | Self::Unseen => {}
             Self::Took(taken) => taken.iter().for_each(|taken| taken.emit(out)),
         }
         finish(out, start);
@@ -134,6 +137,7 @@ impl Frame<'_> {
             8 => Frame::Took(parse_taken(body).ok_or(FrameError("which slices it took over"))?),
             9 => Frame::Ask(number(body).ok_or(FrameError("what it asks for"))?),
             10 => Frame::Promise(number(body).ok_or(FrameError("what it promises"))?),
+            11 if body.is_empty() => Frame::Unseen,
             _ => return Err(FrameError("a frame of an unknown kind")),
         };
         Ok(Some((frame, HEADER + length)))
@@ -289,6 +293,7 @@ mod tests {
             Frame::Took((0..256).map(|slice| taken(slice, 2)).collect()),
             Frame::Ask(77),
             Frame::Promise(78),
+            Frame::Unseen,
         ];
         let mut said = Vec::new();
         frames.iter().for_each(|frame| frame.emit(&mut said));
@@ -305,7 +310,8 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         let frames = [
-            &[11, 0, 0, 0][..],
+            &[12, 0, 0, 0][..],
+            &[11, 0, 1, 0, 0],
             &[6, 1, 0, 0],
             &[6, 0, 1, 0, 0],
             &[5, 0, 1, 0, 0],

@@ -158,7 +158,8 @@ pub(super) fn take(outgoing: &Outgoing, node: u8, view: View<'_>, stream: &mut S
                     let heard = took::hear(&outgoing.standings, node, taken, view.cluster());
                     heard.map_err(|unknown| Ended::Said(unknown.to_string()))?;
                 }
-                Frame::Hello(_) | Frame::Applied(_) | Frame::Vouch | Frame::Alive => {}
+                // A node that gets back what it lacks does not serve.
+                Frame::Hello(_) | Frame::Applied(_) | Frame::Vouch | Frame::Alive | Frame::Unseen => {}
                 Frame::Ask(_) | Frame::Promise(_) => {}
             }
         }

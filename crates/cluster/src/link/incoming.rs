@@ -11,6 +11,7 @@ use super::standing::CopyingState;
 use super::stream::{Stream, StreamError};
 use super::terms;
 use super::took::{self, Told};
+use super::unseen::{self, Unseen};
 use super::{HANDSHAKE, PERIOD};
 use crate::replica::{Applied, Refused, View};
 
@@ -135,9 +136,13 @@ fn follow(
     let promises = around.promises();
     let _ = promises.and_then(|promises| promises.take_promised(node));
     let mut since = Instant::now();
-    let (mut vouched, mut told, mut lacking) = (None, Told::default(), None);
+    let (mut vouched, mut lacking) = (None, None);
+    let (mut told, mut unseen) = (Told::default(), Unseen::default());
     while !around.is_over() && Arc::ptr_eq(&plan, &around.plan()) {
         let has_heard = stream.pump()?;
+        if has_heard {
+            incoming.standings.change(node, |copying| copying.spoke = Some(Instant::now()));
+        }
         if view.cluster().has_acted_for(node) && view.cluster().serves(node.into()) {
             let mut copy = lock(copy);
             if copy.applier.is_complete() {
@@ -156,6 +161,7 @@ fn follow(
             vouched = Some(Instant::now());
         }
         told.tell(node, view.cluster(), stream)?;
+        unseen.tell(node, view.cluster(), stream)?;
         if let Some(number) = promises.and_then(|promises| promises.take_promised(node)) {
             say(stream, &Frame::Promise(number))?;
         }
@@ -173,6 +179,10 @@ fn follow(
                 }
                 Frame::Ask(number) => {
                     promises.into_iter().for_each(|promises| promises.hear_asked(node, number));
+                    continue;
+                }
+                Frame::Unseen => {
+                    unseen::hear(&incoming.standings, node);
                     continue;
                 }
                 _ => continue,

@@ -1,6 +1,6 @@
 //! The connections on which tables are copied: TCP, TLS 1.3, both ends certified by the cluster's own
 //! authority. A node has one to each of its backups, and one from each node whose backup it is; and one to each node from which it
-//! took slices over, as long as that may not know.
+//! took slices over, as long as that may not know, or that its routes have lost.
 //!
 //! ```text
 //! owner -> backup   hello     versions, incarnation, sizes of its tables, its name, its services
@@ -18,6 +18,7 @@
 //! (where nodes agree on who has which slice)
 //! backup -> owner   vouch     it has taken over nothing
 //! both              took      what it has taken over from the other end, as long as that may not know
+//! both              unseen    its host's routes do not lead to the other end any more, as long as they do not
 //!
 //! (where etcd does not answer)
 //! owner -> backup   ask: a number
@@ -39,6 +40,7 @@ mod stream;
 mod taken;
 mod terms;
 mod took;
+mod unseen;
 
 pub use ends::{Incoming, Outgoing, Successor};
 pub use incoming::receive;

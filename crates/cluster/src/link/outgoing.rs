@@ -14,6 +14,7 @@ use super::standing::CopyingState;
 use super::stream::{Stream, StreamError};
 use super::terms::TermsError;
 use super::took::{self, Told, UnknownSlice};
+use super::unseen::{self, Unseen};
 use super::{CONNECT, HANDSHAKE, PAUSE, PERIOD};
 use crate::replica::{Start, To, View};
 
@@ -44,13 +45,16 @@ enum Failure {
 }
 
 /// Copies to the backup with this number and name, which listens at `address`, until the gateway ends; and tells it which of its slices
-/// this node took over.
+/// this node took over, and that routes have lost it.
 pub fn send(outgoing: &Outgoing, node: u8, name: &str, address: SocketAddr) {
     let around = &outgoing.around;
     while !around.is_over() {
         let plan = around.plan();
-        let is_idle =
-            |view: View<'_>| view.cluster().is_agreed() && !view.copies_to(node) && !view.cluster().has_deposed(node);
+        let is_idle = |view: View<'_>| {
+            let cluster = view.cluster();
+            let has_news = cluster.has_deposed(node) || unseen::is_unseen(node, cluster);
+            cluster.is_agreed() && !view.copies_to(node) && !has_news
+        };
         if View::of(&plan).is_some_and(is_idle) {
             std::thread::sleep(PERIOD * 10);
             continue;
@@ -125,7 +129,7 @@ fn copy(
     let Some(view) = View::of(plan) else { return Ok(()) };
     let epochs = |slice| view.cluster().epoch_of(slice);
     let mut sent: VecDeque<(u64, Instant)> = VecDeque::new();
-    let mut told = Told::default();
+    let (mut told, mut unseen) = (Told::default(), Unseen::default());
     let mut out = Vec::new();
     let mut number = 0;
     // What was to be asked before is too old by now.
@@ -134,6 +138,7 @@ fn copy(
     let mut asked = None;
     while !outgoing.around.is_over() && Arc::ptr_eq(plan, &outgoing.around.plan()) {
         told.tell(node, view.cluster(), stream).map_err(over)?;
+        unseen.tell(node, view.cluster(), stream).map_err(over)?;
         let now = outgoing.around.now();
         out.clear();
         if let Some(number) = promises.and_then(|promises| promises.take_asked(node)) {
@@ -161,7 +166,8 @@ fn copy(
         }
         let has_heard = stream.pump().map_err(over)?;
         if has_heard {
-            outgoing.standings.change(node, |copying| copying.heard = Some(Instant::now()));
+            let now = Some(Instant::now());
+            outgoing.standings.change(node, |copying| (copying.heard, copying.spoke) = (now, now));
         }
         while let Some(frame) = stream.next().map_err(|error| over(error.into()))? {
             match frame {
@@ -172,6 +178,7 @@ fn copy(
                     }
                 }
                 Frame::Refusal(words) => return Err(Failure::Refused(address, words)),
+                Frame::Unseen => unseen::hear(&outgoing.standings, node),
                 Frame::Vouch => outgoing.standings.change(node, |copying| copying.vouched = Some(Instant::now())),
                 Frame::Took(taken) => {
                     let heard = took::hear(&outgoing.standings, node, taken, view.cluster());

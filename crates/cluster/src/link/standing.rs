@@ -52,6 +52,10 @@ pub struct Copying {
     pub lag: u64,
     /// When it said anything last, if only that it is alive.
     pub heard: Option<Instant>,
+    /// When it said anything last, on whichever connection.
+    pub spoke: Option<Instant>,
+    /// When it last said that its host's routes lead to this node no more.
+    pub unseen: Option<Instant>,
     /// When it last said that it has taken over none of this node's slices, where nodes agree on who has which.
     pub vouched: Option<Instant>,
     /// Of that node's slices, to this one.

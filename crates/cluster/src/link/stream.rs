@@ -175,7 +175,8 @@ impl Stream {
                     | Frame::Vouch
                     | Frame::Took(_)
                     | Frame::Ask(_)
-                    | Frame::Promise(_),
+                    | Frame::Promise(_)
+                    | Frame::Unseen,
                 )
                 | None => None,
             };

@@ -74,7 +74,9 @@ pub(super) fn boot_moment() -> Moment {
 pub(super) fn node_value(running: &Running, cluster: &Cluster, incarnation: u64) -> NodeValue {
     let state = match cluster.is_connected() {
         _ if running.plan.load().times.draining_since.is_some() => NodeState::Draining,
-        true => NodeState::Serving,
+        true if cluster.is_entrance() => NodeState::Serving,
+        // It serves what it has yet.
+        true => NodeState::Draining,
         false => NodeState::Joining,
     };
     let tables = &running.tables;
@@ -139,6 +141,12 @@ impl Agreeing {
         }
         let mut begun = Vec::new();
         for action in &actions {
+            if !matches!(
+                action,
+                Action::Renew(_) | Action::GrantUntil(_) | Action::ServeUntil(_) | Action::AloneUntil(_)
+            ) {
+                tracing::debug!(?action, "the agent wants");
+            }
             match action {
                 Action::Register | Action::Renew(_) | Action::Transact(_) => self.adapter.act(action.clone()),
                 Action::Begin(slice, epoch, beginning) => begun.push((*slice, *epoch, *beginning)),
@@ -159,7 +167,7 @@ impl Agreeing {
                 Action::ServeUntil(moment) => self.cluster.set_serves_until(engine_nanos(moment)),
                 Action::AloneUntil(moment) => self.cluster.set_alone_until(engine_nanos(moment)),
                 Action::Enter(is_entrance) => {
-                    self.cluster.set_admitted(is_entrance);
+                    self.cluster.set_entrance(is_entrance);
                     is_changed = true;
                 }
                 _ => {}
@@ -277,6 +285,7 @@ impl Agreeing {
                 continue;
             }
             is_changed = true;
+            tracing::debug!(slice, ?was, ?is, "slice table");
             self.cluster.assign(slice, is);
             let Holders { owner, backup } = is.holders;
             self.holdings.hold(slice, (owner == own).then_some(is.epoch));

@@ -15,7 +15,7 @@ use tombolo_tester::{
     gateway::{Flows, Spec, Technology},
     ports::Port,
     procedure::{Known, packet::Procedure},
-    resolving_power::{Comparison, ResolvingPower},
+    resolving_power::{Comparison, REPETITIONS, ResolvingPower},
     results::ResultFile,
     scale::Scale,
     selftest::{self, SelfTestPlan},
@@ -186,9 +186,12 @@ pub(crate) struct SelfTest {
     #[arg(long, value_enum, default_value = "auto", hide_default_value = true)]
     generator: Generator,
     /// Plain forwarding against itself and two forwarders 3 % apart, 20 times each: whether small
-    /// differences are seen, and only they (an hour or so on a busy virtual machine)
+    /// differences are seen, and only they (half an hour; an hour or so on a busy virtual machine)
     #[arg(long)]
     full: bool,
+    /// Repetitions of --full: on a machine that is disturbed more are needed, and how many it says
+    #[arg(long, value_name = "NUMBER", requires = "full", default_value_t = REPETITIONS, value_parser = clap::value_parser!(u32).range(6..=1000))]
+    repetitions: u32,
     /// Result file of --full (JSON Lines), appended to
     #[arg(long, short, value_name = "FILE", requires = "full")]
     output: Option<PathBuf>,
@@ -254,7 +257,7 @@ fn resolving_power(arguments: &SelfTest) -> anyhow::Result<()> {
     let mut results =
         ResultFile::open(&output).with_context(|| format!("cannot open the result file {}", output.display()))?;
     let mut progress = Live::new();
-    let power = ResolvingPower::measure(&mut results, &mut progress);
+    let power = ResolvingPower::measure(arguments.repetitions, &mut results, &mut progress);
     progress.clear();
     let power = power?;
     match arguments.json {
@@ -281,7 +284,11 @@ fn in_lines(power: &ResolvingPower) -> String {
     let with_loss =
         line("the same, with up to 0.5 % lost", &power.itself_with_loss, power.itself_with_loss.is_the_same());
     let reduced = line("a forwarder with 97 % of the capacity", &power.reduced, power.reduced.is_slower());
-    format!("{itself}\n{with_loss}\n{reduced}")
+    let needed = power.itself_with_loss.repetitions_needed().filter(|_| power.itself.repetitions_needed().is_some());
+    let more = needed.map(|count| {
+        format!("\nas this machine is disturbed, --repetitions {count} would tell 2 % apart where 0.5 % may be lost")
+    });
+    format!("{itself}\n{with_loss}\n{reduced}{}", more.unwrap_or_default())
 }
 
 pub(crate) fn run(procedure: Procedure, arguments: Arguments) -> anyhow::Result<()> {

@@ -1,6 +1,7 @@
 //! The boxes of the lab, and what nodes and routers know of each other.
 
 use std::ops::{Deref, DerefMut};
+use std::os::unix::fs::PermissionsExt as _;
 
 use tombolo_lab::cluster::{ClusterLab, PATIENCE, SWITCHES};
 use tombolo_lab::{Scenario, wait_until};
@@ -54,6 +55,16 @@ impl Cluster {
 
     pub(super) fn start(&mut self, node: &'static str) {
         self.start_gateway(node).unwrap_or_else(|error| panic!("{node}: {error:?}"));
+    }
+
+    /// Starts a gateway of which something goes wrong, as `tombolo_io::fault` has it.
+    pub(super) fn start_with(&mut self, node: &'static str, fault: &str) {
+        let wrapper = self.lab.directory().unwrap().join(format!("{node}-with-a-fault"));
+        std::fs::write(&wrapper, format!("#!/bin/sh\nTOMBOLO_FAULT={fault} exec {TOMBOLO} \"$@\"\n")).unwrap();
+        std::fs::set_permissions(&wrapper, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let (_, text) = self.scenario.gateways.iter().find(|(name, _)| *name == node).unwrap().clone();
+        let started = self.lab.start_gateways(&wrapper.display().to_string(), &[(node, text)]);
+        self.gateways.extend(started.unwrap_or_else(|error| panic!("{node}: {error:?}")));
     }
 
     pub(super) fn command(&self, node: &str, line: &str) -> String {

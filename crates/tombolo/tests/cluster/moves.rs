@@ -156,14 +156,37 @@ fn all_nodes_are_started_anew_in_turn_and_nobody_notices() {
     for node in ["n1", "n2", "n3"] {
         let other = if node == "n1" { "n2" } else { "n1" };
         bed.unnoticed(&format!("{node} is drained, started anew, and undrained"), |cluster| {
+            let began = Instant::now();
+            let step = |what: &str| eprintln!("  {what} after {:?}", began.elapsed());
             tombolo(cluster, other, &format!("drain {node} --wait 60"));
+            step("drained");
             drop(cluster.gateways.remove(node));
             cluster.start(node);
+            step("started anew");
             // As long as it is to be drained it is no entrance.
             tombolo(cluster, other, &format!("undrain {node} --wait 60"));
+            step("undrained");
             cluster.wait_for_all();
         });
         bed.wait_for("all to share", MOVING, |status| is_settled(status) && owned(status, node) >= 2);
     }
     assert_eq!(bed.endpoints(), endpoints);
+}
+
+/// Owners may hand a slice over while its backup's agent has not looked yet at what copies have become.
+#[test]
+fn a_backup_that_is_late_begins_with_the_copy_that_it_has() {
+    if skip_without("a_backup_that_is_late_begins_with_the_copy_that_it_has", &PROGRAMS) {
+        return;
+    }
+    let mut bed = Bed::up();
+    let endpoints = bed.endpoints();
+    tombolo(&bed.cluster, "n2", "drain n1 --wait 60");
+    drop(bed.cluster.gateways.remove("n1"));
+    bed.cluster.start_with("n1", "thread-ownership=late");
+    tombolo(&bed.cluster, "n2", "undrain n1 --wait 60");
+    bed.cluster.wait_for_all();
+    bed.wait_for("n1 to have its share", MOVING, |status| is_settled(status) && owned(status, "n1") >= 2);
+    assert_eq!(bed.endpoints(), endpoints);
+    assert_eq!(alive(&bed.connections), bed.connections.len());
 }

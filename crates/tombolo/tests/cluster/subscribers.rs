@@ -141,9 +141,12 @@ pub(super) fn dead(connections: &[(String, TcpStream)]) -> Vec<String> {
 /// The flows are silent for so long at most, and connections live on.
 pub(super) fn check_all(what: &str, effects: &[Effect], limit: Duration, connections: &[(String, TcpStream)]) {
     report(what, effects);
-    for Effect { seen, .. } in effects {
-        assert!(seen.is_within(limit), "{what}: {} was silent for {:?}", seen.name, seen.silence);
-    }
+    let silent: Vec<String> = effects
+        .iter()
+        .filter(|Effect { seen, .. }| !seen.is_within(limit))
+        .map(|Effect { seen, .. }| format!("{} for {:?} after {:?}", seen.name, seen.silence, seen.began))
+        .collect();
+    assert!(silent.is_empty(), "{what}: were silent: {silent:#?}");
     let began = Instant::now();
     let (there, all) = (alive(connections), connections.len());
     eprintln!("{what}: {there} of {all} connections live, after {:?}", began.elapsed());

@@ -11,8 +11,6 @@ use super::bed::Bed;
 use super::limits::{ADMISSION, ANOTHER_COPY, AT_ONCE, BFD, CORE, LINK, NOTHING, RETURN};
 use crate::running::TOMBOLO;
 
-/// So long a new subscriber is waited for that cannot be admitted.
-const REFUSED: Duration = Duration::from_secs(1);
 /// So long a new subscriber waits whose slice's owner has lost its way to the routers, and hands it over.
 const HANDED_OVER: Duration = Duration::from_millis(1500);
 
@@ -32,13 +30,19 @@ fn routers_go_round_a_node_whose_routing_daemon_or_link_is_gone() {
     assert_eq!(bed.endpoints(), known);
 }
 
-/// It lives, has its lease, and what its routing daemon has left of routes: nobody takes over, and it knows of nothing. Its backup serves all that are known.
+/// It lives, has its lease, and what its routing daemon has left of routes. Its backup serves all that are known, and others tell it that they do
+/// not see it: it hands its slices over.
 fn a_routing_daemon_is_killed(bed: &mut Bed) {
     let owner = bed.greatest_owner();
     let of_owner = bed.slices_of(owner);
-    let strangers = bed.strangers(&of_owner[..1]);
-    let seen = bed.during_for("BIRD of the owner is killed", &strangers, REFUSED, |cluster| cluster.kill_router(owner));
+    let strangers = bed.strangers(&of_owner);
+    let seen = bed.during("BIRD of the owner is killed", &strangers, |cluster| {
+        cluster.kill_router(owner);
+        cluster.wait_for_routes_without(owner);
+    });
     seen.within(NOTHING);
+    assert!(seen.longest_wait() <= seen.allowed(HANDED_OVER), "new subscribers waited for {:?}", seen.waits);
+    says_that_it_is_not_seen(bed, owner);
     let seen = bed.during("BIRD of the owner is started again", &[], |cluster| {
         cluster.start_router(owner).unwrap();
         cluster.wait_for_all();
@@ -47,13 +51,24 @@ fn a_routing_daemon_is_killed(bed: &mut Bed) {
     bed.cluster.mended();
 }
 
+/// It owns nothing any more, and says why.
+fn says_that_it_is_not_seen(bed: &Bed, node: &str) {
+    assert_eq!(bed.slices_of(node), [] as [u16; 0]);
+    let status = bed.cluster.command(node, &format!("{TOMBOLO} show status --json"));
+    assert!(status.contains("their routes do not lead to it any more"), "{status}");
+}
+
 fn a_routing_daemon_stands_still(bed: &mut Bed) {
     let owner = bed.greatest_owner();
-    let seen = bed.during("BIRD of the owner stands still", &[], |cluster| {
+    let of_owner = bed.slices_of(owner);
+    let strangers = bed.strangers(&of_owner);
+    let seen = bed.during("BIRD of the owner stands still", &strangers, |cluster| {
         ClusterLab::freeze(cluster.routers.get_mut(owner), true).unwrap();
         cluster.wait_for_routes_without(owner);
     });
     seen.within(BFD);
+    assert!(seen.longest_wait() <= seen.allowed(HANDED_OVER), "new subscribers waited for {:?}", seen.waits);
+    says_that_it_is_not_seen(bed, owner);
     let seen = bed.during("BIRD of the owner goes on", &[], |cluster| {
         ClusterLab::freeze(cluster.routers.get_mut(owner), false).unwrap();
         cluster.wait_for_all();
