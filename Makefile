@@ -103,12 +103,15 @@ deb: setup
 	./scripts/deb.sh
 
 cross:
+	./scripts/setup.sh guests
 	./scripts/cross.sh build
 
-static: setup
+static:
+	./scripts/setup.sh guests
 	./scripts/static.sh
 
-kernels: setup
+kernels:
+	./scripts/setup.sh guests
 	for arch in x86-64 arm64; do for kernel in 6.1 6.12 newest; do ./scripts/check-kernel.sh $$arch $$kernel || exit 1; done; done
 
 setup:

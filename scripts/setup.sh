@@ -1,6 +1,9 @@
 #!/bin/sh
 # Installs what building and testing need on Debian and Ubuntu. Safe to call again: when nothing is missing it asks dpkg
 # once and ends. Works as root or through sudo.
+#
+#   scripts/setup.sh           what `make test` and `make demo` need
+#   scripts/setup.sh guests    also what other processors and emulated guests need: cross.sh, static.sh, check-kernel.sh
 set -eu
 
 packages="
@@ -8,6 +11,16 @@ packages="
     iputils-ping iputils-tracepath libbpf-dev libelf-dev llvm make natpmpc nftables openssh-client
     openssh-server openssl radvd tayga tcpdump tftp-hpa tftpd-hpa traceroute tshark unbound vsftpd
 "
+case "$*" in
+"") ;;
+guests)
+    packages="$packages cpio gcc-aarch64-linux-gnu kmod libc6-dev-arm64-cross qemu-system-arm qemu-system-x86 qemu-user-static xz-utils"
+    ;;
+*)
+    echo "setup: nothing, or guests" >&2
+    exit 2
+    ;;
+esac
 
 if ! command -v dpkg-query >/dev/null; then
     echo "setup: no dpkg here; install the equivalents of:" $packages >&2

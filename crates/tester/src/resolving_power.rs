@@ -92,10 +92,10 @@ impl Comparison {
 
     /// How many repetitions would make the interval narrow enough on a machine that disturbs as this one did: its width goes with the root of
     /// their number. Nothing where it is.
-    pub fn repetitions_needed(&self) -> Option<u32> {
+    pub fn repetitions_needed(&self) -> Option<f64> {
         let (low, high) = self.interval;
         let times = (high - low) / WIDEST;
-        (times >= 1.0).then(|| (times.powi(2) * self.repetitions as f64).ceil() as u32)
+        (times >= 1.0).then(|| (times.powi(2) * self.repetitions as f64).ceil())
     }
 
     /// The interval is below 1, and the planted part in it or beside it by no more than 1 %.
@@ -159,7 +159,7 @@ mod tests {
         assert!(of(0.995, 1.004).is_the_same());
         assert!(!of(0.98, 1.02).is_the_same() && !of(1.001, 1.004).is_the_same());
         assert_eq!(of(0.995, 1.004).repetitions_needed(), None);
-        assert_eq!(of(0.98, 1.021).repetitions_needed(), Some(85));
+        assert_eq!(of(0.98, 1.021).repetitions_needed(), Some(85.0));
     }
 
     #[test]
