@@ -128,12 +128,12 @@ mod tests {
 
     #[test]
     fn a_counter_of_a_core_counts_what_the_kernel_counts_there() {
-        // The clock of a core is an event that every machine has.
+        // The clock of a core is an event that every machine has. It counts from when it is opened.
+        let begun = Instant::now();
         let Ok(counter) = Counter::open(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, 0) else {
             println!("SKIP: a counter of a core: not without CAP_PERFMON");
             return;
         };
-        let begun = Instant::now();
         std::thread::sleep(Duration::from_millis(20));
         let (counted, elapsed) = (counter.read().unwrap_or(0), begun.elapsed());
         let elapsed = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
