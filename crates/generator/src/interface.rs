@@ -142,7 +142,7 @@ fn request_for(name: &str) -> io::Result<libc::ifreq> {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *to = from.cast_signed();
+        *to = libc::c_char::from_ne_bytes([from]);
     }
     Ok(request)
 }
