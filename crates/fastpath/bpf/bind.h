@@ -84,16 +84,17 @@ static __always_inline struct places places_for(const volatile struct service *s
 /* Draws one of the ports at `places` that suits the inside port best (RFC 4787 REQ-3 and REQ-4;
  * mapping/pool.rs, pass 0); negative if the draw does not.
  */
-static __always_inline int draw_port(const volatile struct pool_ports *ports,
-				     const struct places *places, __u16 inside_port,
-				     bool keeps_parity, __u32 random)
+static __always_inline int draw_port(const volatile struct service *service, __u32 space,
+				     const volatile struct pool_ports *ports,
+				     const struct places *places, __u16 inside_port, __u32 random)
 {
 	__u32 place = places->first + ((__u64)random * places->count >> 32);
 	struct port_in_run found;
 
 	if (!places->count || !find_port(ports, place, &found))
 		return -1;
-	if (keeps_parity && (found.port ^ inside_port) & 1) {
+	if ((found.port ^ inside_port) & 1 && space == SPACE_UDP &&
+	    service->flags & SERVICE_PARITY) {
 		/* The other one of the two that differ in the last bit, if it may be had as well. */
 		place += found.port & 1 ? -1U : 1U;
 		found.port ^= 1;
@@ -135,7 +136,6 @@ __noinline int claim_drawn_port(const struct inside_key *key, __u32 subscriber_i
 	__u32 kind = space & 3, reuse_after, *word, slot;
 	struct places places;
 	__u64 random;
-	bool keeps_parity;
 	int port;
 
 	if (!key || !subscriber || !scratch)
@@ -151,8 +151,7 @@ __noinline int claim_drawn_port(const struct inside_key *key, __u32 subscriber_i
 	ports = &range->handed_out[kind];
 	random = draw(scratch);
 	places = places_for(service, ports, subscriber, key, random);
-	keeps_parity = space == SPACE_UDP && service->flags & SERVICE_PARITY;
-	port = draw_port(ports, &places, bpf_ntohs(key->port), keeps_parity, random >> 32);
+	port = draw_port(service, space, ports, &places, bpf_ntohs(key->port), random >> 32);
 	if (port < 0 || (space != SPACE_ICMP && !suits(port, bpf_ntohs(key->port))))
 		return -1;
 	reuse_after = port_rest(service, space);

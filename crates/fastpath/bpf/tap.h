@@ -103,11 +103,12 @@ static __always_inline void tap_send(struct tap_state *state)
 
 /* Whether a packet is wanted and there is room for it; then it is in this core's state, as it came.
  *
- * A function, and so is the last one: before Linux 6.13 all that calls one another has 512 bytes of
- * stack, and the deepest calls of the ordinary programs leave little of that.
+ * A function: before Linux 6.13 all that calls one another has 512 bytes of stack, and the deepest
+ * calls of the ordinary programs leave little of that. Its caller copies the bytes, by the means of
+ * its stage.
  */
-static __noinline bool tap_take(void *ctx, __u8 stage, __u32 interface,
-				const struct scratch *scratch, bool is_sent)
+static __noinline bool tap_take(__u8 stage, __u32 interface, const struct scratch *scratch,
+				bool is_sent)
 {
 	const __u64 most = TAP_RING_BYTES - 2 * sizeof(struct tap_event);
 	struct tap_state *state = RECORD(tap_states, 0);
@@ -124,7 +125,6 @@ static __noinline bool tap_take(void *ctx, __u8 stage, __u32 interface,
 	state->event.interface = interface;
 	state->event.stage = stage;
 	state->event.received_length = scratch->packet.length + outer;
-	tap_copy(ctx, stage, state->event.received, scratch->packet.length + outer);
 	return true;
 }
 
@@ -136,8 +136,9 @@ static __always_inline void tap_passed(void *ctx, __u8 stage, __u32 interface,
 
 	if (!state || miss == MISS_NOT_OURS)
 		return;
-	if (!tap_take(ctx, stage, interface, scratch, false))
+	if (!tap_take(stage, interface, scratch, false))
 		return;
+	tap_copy(ctx, stage, state->event.received, state->event.received_length);
 	state->event.fate = TAP_PASSED;
 	state->event.miss = miss;
 	state->event.sent_length = 0;
@@ -150,12 +151,15 @@ static __always_inline void tap_received(void *ctx, __u8 stage, __u32 interface,
 {
 	struct tap_state *state = RECORD(tap_states, 0);
 
-	if (state)
-		state->event.is_open = tap_take(ctx, stage, interface, scratch, true);
+	if (!state)
+		return;
+	state->event.is_open = tap_take(stage, interface, scratch, true);
+	if (state->event.is_open)
+		tap_copy(ctx, stage, state->event.received, state->event.received_length);
 }
 
 /* and was. */
-static __noinline void tap_sent(void *ctx, __u8 stage, const struct scratch *scratch)
+static __always_inline void tap_sent(void *ctx, __u8 stage, const struct scratch *scratch)
 {
 	struct tap_state *state = RECORD(tap_states, 0);
 	const struct rewrite *to = &scratch->rewrite;
