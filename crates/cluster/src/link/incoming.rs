@@ -73,7 +73,6 @@ fn serve(incoming: &Incoming, socket: TcpStream) {
     };
     let (copy, connection) = incoming.copy_of(node, &hello);
     let failure = follow(incoming, node, &hello, &copy, connection, &mut stream).err();
-    lock(&incoming.kept).break_off(node);
     let mut held = lock(&copy);
     if held.connection == connection {
         held.ended = Some(Instant::now());

@@ -1,5 +1,6 @@
 //! What this node has handed over. Its tables are a whole copy at once, as of its successor's epoch, until the copy that the successor makes
-//! here takes their place: from when that has begun they are what it has replaced so far, and if it breaks off, they are no copy of anything.
+//! here is whole and takes their place. That replaces record by record, and drops nothing before it is whole: if it breaks off on the way,
+//! what there is lacks no more than any copy does whose connection broke.
 //!
 //! They were served by, so they may have sessions, which copies have not. Those go when the successor's copy begins, and once more when it is
 //! whole: a packet may have been at hand.
@@ -59,11 +60,6 @@ impl Kept {
         reached
     }
 
-    /// The connection from this node is over, and copies that were not whole have broken off.
-    pub(super) fn break_off(&mut self, successor: u8) {
-        self.0.retain(|_, kept| kept.successor != successor || !kept.is_replaced);
-    }
-
     /// What there was of some slices is here no more.
     pub(super) fn lose(&mut self, is_lost: impl Fn(u16) -> bool) {
         self.0.retain(|slice, _| !is_lost(*slice));
@@ -83,23 +79,7 @@ mod tests {
         assert!(kept.has(3, 7, now) && !kept.has(3, 8, now) && !kept.has(4, 7, now));
         assert!(kept.is_any(1) && !kept.is_any(2));
         assert!(kept.has(3, 7, now + Duration::from_secs(54)) && !kept.has(3, 7, now + Duration::from_secs(55)));
-        // A connection that ends before a copy has begun changes nothing.
-        kept.break_off(1);
-        assert!(kept.has(3, 7, now));
         kept.lose(|slice| slice == 3);
         assert!(!kept.has(3, 7, now) && !kept.is_any(1));
-    }
-
-    #[test]
-    fn what_a_copy_has_begun_to_replace_is_none_when_that_breaks_off() {
-        let (mut kept, now) = (Kept::default(), Instant::now());
-        for (slice, successor) in [(3, 1), (4, 1), (5, 2)] {
-            kept.keep(slice, successor, 7, now);
-        }
-        for slice in [3, 5] {
-            kept.0.entry(slice).and_modify(|keeping| keeping.is_replaced = true);
-        }
-        kept.break_off(1);
-        assert_eq!([3, 4, 5].map(|slice| kept.has(slice, 7, now)), [false, true, true]);
     }
 }
