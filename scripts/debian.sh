@@ -8,6 +8,7 @@
 #   debian_kernel FOLDER ARCH VERSION    a kernel; debian_boot FOLDER ROOT ARCH boots it in an emulated guest
 #   debian_guest ROOT ARCH SUITE PACKAGE...    what such a guest has: these packages, with busybox for the rest
 #   debian_modules FOLDER RELEASE ROOT   the modules of the kernel in FOLDER that have to do with networks, for the guest
+#   debian_small_kernel CONFIG    a kernel for small guests, built from Debian's source
 #   debian_init                   the first lines of the guest's /init
 #   debian_clang VERSION          the path of a clang of Debian 13 (19, 22), to be run as it stands
 
@@ -144,6 +145,25 @@ debian_init() {
 		for module in veth tun sch_ingress cls_bpf act_bpf; do modprobe $module; done
 		echo "kernel $(uname -r) $(uname -m)"
 	INIT
+}
+
+# A kernel that has what CONFIG names and little else, built from the source of Debian's; where it is.
+debian_small_kernel() {
+	small=$DEBIAN/small-kernel
+	if ! cmp -s "$1" "$small/config"; then
+		rm -rf "$small"
+		mkdir -p "$small"
+		debian_root amd64 bookworm
+		debian_unpack "$small/package" linux-source-6.1
+		tar -xf "$small"/package/usr/src/linux-source-6.1.tar.xz -C "$small"
+		cp "$1" "$small/linux-source-6.1/kernel/configs/guest.config"
+		make -C "$small/linux-source-6.1" -s tinyconfig guest.config >&2
+		make -C "$small/linux-source-6.1" -s -j "$(nproc)" bzImage >&2
+		cp "$small/linux-source-6.1/arch/x86/boot/bzImage" "$small/vmlinuz"
+		rm -rf "$small/package" "$small/linux-source-6.1"
+		cp "$1" "$small/config"
+	fi
+	echo "$small/vmlinuz"
 }
 
 # Boots the kernel that was unpacked in FOLDER with an initramfs of the files of ROOT, in a guest that QEMU emulates. What it

@@ -3,7 +3,7 @@
 # once and ends. Works as root or through sudo.
 #
 #   scripts/setup.sh           what `make test` and `make demo` need
-#   scripts/setup.sh guests    also what other processors and emulated guests need: cross.sh, static.sh, check-kernel.sh
+#   scripts/setup.sh guests    also what other processors and emulated guests need: cross.sh, static.sh, check-kernel.sh, check-small.sh
 set -eu
 
 packages="
@@ -14,7 +14,7 @@ packages="
 case "$*" in
 "") ;;
 guests)
-    packages="$packages cpio gcc-aarch64-linux-gnu kmod libc6-dev-arm64-cross qemu-system-arm qemu-system-x86 qemu-user-static xz-utils"
+    packages="$packages bc bison cpio flex gcc-aarch64-linux-gnu kmod libc6-dev-arm64-cross qemu-system-arm qemu-system-x86 qemu-user-static xz-utils"
     ;;
 *)
     echo "setup: nothing, or guests" >&2

@@ -23,26 +23,47 @@ const SUBSCRIBERS: u32 = 1 << 16;
 const LEASES: u32 = 1 << 12;
 /// The least that there is room for, also where no pool is.
 const LEAST: u32 = 64;
+/// The least beside a pool, as far as the host can have them: a reload may give it more ports.
+const LEAST_OF_POOLS: u32 = 1 << 12;
 /// Part of the host's memory that the tables take at most.
 const PART_OF_MEMORY: u64 = 32;
+/// Part of it that slots of addresses take which a reload may add, and such addresses at most.
+const PART_FOR_MORE: u64 = 128;
+const MORE_ADDRESSES: u32 = 16;
 /// Of two: the most bindings that a configuration may ask for.
 const MOST_POWER: u32 = 30;
 /// A host that does not tell how much memory it has.
 const USUAL_MEMORY: u64 = 4 << 30;
 
+/// What pools have, without what a reload may add.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OfPools {
+    /// Slots of the outside index: of all ports from the first of an address to the last, in three protocols.
+    pub(crate) slots: u32,
+    /// Of these, endpoints that are handed out or bound for good.
+    pub(crate) endpoints: u32,
+}
+
+impl OfPools {
+    /// Beside others, all of whose slots are of endpoints that are handed out.
+    pub(crate) fn and(self, others: u32) -> Self {
+        Self { slots: self.slots.saturating_add(others), endpoints: self.endpoints.saturating_add(others) }
+    }
+}
+
 /// Reads `[capacity]`. The outside index is as large as the pools need.
 pub(crate) fn read(
     file: &Table<'_>,
-    outside_slots: u32,
+    pools: OfPools,
     mut memory: TableMemory,
     log: &mut Log,
 ) -> (Capacity, TableMemory) {
     let Some(table) = file.table("capacity", &CAPACITY, log) else {
-        return (fitting(outside_slots, None, host_memory()), memory);
+        return (fitting(pools, None, host_memory()), memory);
     };
     let count = |node: &Node<'_>| node.number32(1..=1 << MOST_POWER).map(Some);
     let bindings = table.read_or("bindings", None, log, count);
-    let mut capacity = fitting(outside_slots, bindings, host_memory());
+    let mut capacity = fitting(pools, bindings, host_memory());
     capacity.subscribers = table.read_or("subscribers", None, log, count).unwrap_or(capacity.subscribers);
     capacity.sessions = table.read_or("sessions", capacity.sessions, log, |node| node.number(1..=1 << 33));
     capacity.leases = table.read_or("leases", capacity.leases, log, |node| node.number32(1..=1 << MOST_POWER));
@@ -52,15 +73,27 @@ pub(crate) fn read(
 
 /// Room for `bindings`, or for as many as the pools have endpoints for and a host with so many bytes of
 /// memory can have; with subscribers and sessions to match.
-fn fitting(outside_slots: u32, bindings: Option<u32>, host_memory: u64) -> Capacity {
-    let bindings = bindings.unwrap_or_else(|| outside_slots.min(affordable(host_memory)).max(LEAST));
+fn fitting(pools: OfPools, bindings: Option<u32>, host_memory: u64) -> Capacity {
+    let least = if pools.slots > 0 { LEAST_OF_POOLS } else { LEAST };
+    let bindings = bindings.unwrap_or_else(|| pools.endpoints.max(least).min(affordable(host_memory)).max(LEAST));
     Capacity {
         subscribers: (bindings / BINDINGS_OF_SUBSCRIBER).max(bindings.min(SUBSCRIBERS)),
         bindings,
         sessions: u64::from(bindings) * SESSIONS_OF_BINDING,
-        outside_slots,
+        outside_slots: pools.slots,
         leases: bindings.min(LEASES),
     }
+}
+
+/// So many addresses a reload may add at least: each takes three quarters of a megabyte, which a small host has for one.
+#[must_use]
+pub fn addresses_to_come() -> u32 {
+    more_addresses(host_memory())
+}
+
+fn more_addresses(host_memory: u64) -> u32 {
+    let addresses = host_memory / PART_FOR_MORE / (4 * u64::from(tombolo_engine::layout::ALL_SLOTS));
+    u32::try_from(addresses).unwrap_or(MORE_ADDRESSES).clamp(1, MORE_ADDRESSES)
 }
 
 /// Bindings that a host can have: a power of two, since a kernel that keeps a little more for itself is
@@ -114,15 +147,26 @@ mod tests {
     #[test]
     fn the_room_is_what_the_pools_can_give_and_the_host_can_have() {
         let room = |slots, memory| {
-            let capacity = fitting(slots, None, memory);
+            let capacity = fitting(OfPools { slots, endpoints: slots }, None, memory);
             (capacity.subscribers, capacity.bindings, capacity.sessions, capacity.bytes() >> 20)
         };
-        assert_eq!(room(3 * 1024, 64 << 20), (3072, 3072, 12_288, 1), "a customer's edge of 1,024 ports");
+        assert_eq!(room(3 * 1024, 64 << 20), (4096, 4096, 16_384, 1), "a customer's edge of 1,024 ports");
+        let scattered = fitting(OfPools { slots: 3 * 63_492, endpoints: 3 * 252 }, None, 64 << 20);
+        assert_eq!(
+            (scattered.bindings, scattered.bytes() >> 20),
+            (4096, 2),
+            "252 ports in 63 ranges, few of what lies between them"
+        );
         assert_eq!(room(3 * 64_512, 4 * GIB), (65_536, 193_536, 774_144, 35), "a NAT64 of one address");
         assert_eq!(room(16 * 3 * 64_512, 24 * GIB), (193_536, 3_096_576, 12_386_304, 493), "sixteen addresses");
         assert_eq!(room(256 * 3 * 64_512, 24 * GIB), (262_144, 1 << 22, 1 << 24, 844), "more than the host can have");
         assert_eq!(room(256 * 3 * 64_512, 128 << 20), (16_384, 1 << 14, 1 << 16, 196), "a small host");
         assert_eq!(room(0, 4 * GIB), (64, 64, 256, 0), "nothing stateful");
+    }
+
+    #[test]
+    fn small_hosts_have_room_for_fewer_addresses_to_come() {
+        assert_eq!([52 << 20, 512 << 20, 24 * GIB].map(more_addresses), [1, 5, 16]);
     }
 
     #[test]

@@ -52,6 +52,7 @@ mod timeouts;
 mod translation;
 mod value;
 
+pub use capacity::addresses_to_come;
 pub use difference::{Change, Wording};
 pub use host::{
     Cluster, Collector, CollectorFormat, Etcd, FastPath, Host, Identity, InsideInterfaces, LogDetail, LogFormat,
@@ -118,10 +119,10 @@ pub fn parse(name: &str, text: &str) -> Result<Configuration, ConfigError> {
     host.addresses = host_addresses;
     host.lease_files = lease_files;
     host.service_interfaces = interfaces;
-    let slots = service::slots(&services).saturating_add(shared_pools.iter().map(SharedPool::slots).sum());
-    let (mut capacity, memory) = capacity::read(&file, slots, host.memory, &mut log);
+    let of_pools = service::of_pools(&services).and(shared_pools.iter().map(SharedPool::slots).sum());
+    let (mut capacity, memory) = capacity::read(&file, of_pools, host.memory, &mut log);
     if !shared_pools.is_empty() {
-        capacity.outside_slots = layout::with_room(capacity.outside_slots);
+        capacity.outside_slots = layout::with_room(capacity.outside_slots, addresses_to_come());
     }
     host.shared_pools = shared_pools;
     host.memory = memory;

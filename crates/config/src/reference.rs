@@ -230,9 +230,9 @@ pub static INTERFACE: Section = Section {
 /// `[capacity]`.
 pub static CAPACITY: Section = Section {
     path: "[capacity]",
-    about: "Room in the tables. A change takes a restart, which carries the state over. The outside index has room for as many addresses again as the pools have, at least 16 more, so that a reload may add some.",
+    about: "Room in the tables. A change takes a restart, which carries the state over. The outside index has room for as many addresses again as the pools have, at least 16 more, so that a reload may add some (on a host with less than 1.6 GB one for each 100 MB, at least one).",
     groups: groups! {
-        "bindings": "number", "see below", "1048576", "Bindings (inside address and port to outside address and port), about 76 bytes each. By default as many as the pools have ports, of each of the three protocols, but at most what a 32nd of the host's memory (or of what its control group may use) has room for, with sessions; `tombolo check` says how many that is.";
+        "bindings": "number", "see below", "1048576", "Bindings (inside address and port to outside address and port), about 76 bytes each. By default as many as the pools hand out ports, of each of the three protocols, and 4096 at least, but at most what a 32nd of the host's memory (or of what its control group may use) has room for, with sessions; `tombolo check` says how many that is.";
         "subscribers": "number", "see below", "65536", "Subscribers (inside addresses) with state at a time, about 76 bytes each. By default 65536, or one for 16 bindings if that is more; at most as many as bindings.";
         "sessions": "number", "four for each binding", "4194304", "Sessions (binding and remote address and port), about 21 bytes each. The first of a TCP binding does not count, nor do UDP and ICMP where they have none.";
         "leases": "number", "4096", "65536", "Bindings that hosts have asked for with PCP, at a time, 64 bytes each; by default no more than there is room for bindings.";

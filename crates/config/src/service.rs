@@ -8,7 +8,7 @@ use ipnet::Ipv6Net;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::error_sources::ErrorSources;
 use tombolo_engine::mapping::exemptions::Exemptions;
-use tombolo_engine::mapping::pool::Pool;
+use tombolo_engine::mapping::pool::{Pool, PoolRange};
 use tombolo_engine::mechanism::napt::{Filtering, Policy};
 use tombolo_engine::plan::{OwnAddresses, Service, ServiceKind, Standby, StaticBinding};
 use tombolo_engine::row::Ends;
@@ -24,6 +24,7 @@ use tombolo_engine::side::Side;
 use tombolo_wire::Prefix64;
 
 use crate::assigned::assign;
+use crate::capacity::OfPools;
 use crate::document::{Node, Table};
 use crate::gateway::inside_interfaces;
 use crate::host::InsideInterfaces;
@@ -130,10 +131,13 @@ pub(crate) struct Services {
     pub(crate) interfaces: BTreeMap<String, InsideInterfaces>,
 }
 
-/// Slots of the outside index that the services' pools take.
-pub(crate) fn slots(services: &[Service]) -> u32 {
-    let ranges = services.iter().filter_map(|service| service.kind.pool()).flat_map(Pool::ranges);
-    ranges.filter_map(|range| range.first_slot.checked_add(range.slots()?)).max().unwrap_or(0)
+/// What the services' pools have.
+pub(crate) fn of_pools(services: &[Service]) -> OfPools {
+    let ranges = || services.iter().filter_map(|service| service.kind.pool()).flat_map(Pool::ranges);
+    let slots = ranges().filter_map(|range| range.first_slot.checked_add(range.slots()?)).max().unwrap_or(0);
+    let handed_out = ranges().map(PoolRange::endpoints).fold(0, u32::saturating_add);
+    let bound: usize = services.iter().map(|service| service.kind.static_bindings().len()).sum();
+    OfPools { slots, endpoints: handed_out.saturating_add(u32::try_from(bound).unwrap_or(u32::MAX)).min(slots) }
 }
 
 /// What the services so far have taken.

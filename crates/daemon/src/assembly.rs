@@ -177,7 +177,7 @@ impl Gateway {
         let processors = tombolo_io::worker::processors().map_err(system("reading the processors"))?;
         let (found, mut faults) = complete(settings, &mut plan)?;
         self.health.set(far_ends::PART, found.far_ends.faults(&plan));
-        layout::spread(&mut plan);
+        layout::spread(&mut plan, tombolo_config::addresses_to_come());
         let state = self.state.insert(State::open_for(settings, &plan)?);
         fault::point("state")?;
         let tun = make_device(settings, settings.queues.unwrap_or(processors.len()))?;

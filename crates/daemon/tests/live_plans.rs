@@ -19,7 +19,7 @@ use world::{ROOM, World, addresses, cgn, go_on, host, key, nat44, plan, populate
 /// A world whose tables have room for more than its plan.
 fn spread(services: &str) -> World {
     let mut plan = plan(ROOM, services);
-    layout::spread(&mut plan);
+    layout::spread(&mut plan, 16);
     World::new(plan)
 }
 

@@ -14,10 +14,8 @@ use crate::mapping::port_ranges::width;
 use crate::plan::Plan;
 use crate::service::Service;
 
-/// Fewest addresses that there is room for beside those of the first plan; also as many as it has.
-const ROOM: u32 = 16;
 /// Slots of an address that has all ports.
-const ALL_SLOTS: u32 = 3 << 16;
+pub const ALL_SLOTS: u32 = 3 << 16;
 /// All ports of so few addresses have slots, however few are handed out.
 const FEW: u32 = 16;
 
@@ -44,14 +42,14 @@ pub enum Misfit {
     },
 }
 
-/// Slots enough for plans whose addresses are yet unknown, beside `slots` of others.
+/// Slots enough for plans of which so many addresses are yet unknown, beside `slots` of others.
 #[must_use]
-pub fn with_room(slots: u32) -> u32 {
-    slots.saturating_add(ROOM * ALL_SLOTS)
+pub fn with_room(slots: u32, addresses: u32) -> u32 {
+    slots.saturating_add(addresses.saturating_mul(ALL_SLOTS))
 }
 
-/// Spreads a plan over tables that are still to be made.
-pub fn spread(plan: &mut Plan) {
+/// Spreads a plan over tables that are still to be made, with room for as many addresses as it has, and for so many at least.
+pub fn spread(plan: &mut Plan, addresses_to_come: u32) {
     let (mut next, mut addresses) = (0_u32, 0_u32);
     for pool in pools(plan) {
         let mut ranges = Vec::new();
@@ -68,7 +66,7 @@ pub fn spread(plan: &mut Plan) {
         *pool = pool.with_ranges(ranges);
     }
     if addresses > 0 {
-        let room = addresses.max(ROOM).saturating_mul(ALL_SLOTS);
+        let room = addresses.max(addresses_to_come).saturating_mul(ALL_SLOTS);
         plan.capacity.outside_slots = next.saturating_add(room).max(plan.capacity.outside_slots);
     }
 }

@@ -81,6 +81,13 @@ impl PoolRange {
         self.addresses().checked_mul(3)?.checked_mul(width(&self.span))
     }
 
+    /// How many endpoints are handed out, of all addresses and protocols.
+    #[must_use]
+    pub fn endpoints(&self) -> u32 {
+        let of_an_address = self.ports.iter().map(PortRanges::len).sum();
+        self.addresses().saturating_mul(of_an_address)
+    }
+
     fn contains(&self, address: Ipv4Addr) -> bool {
         (self.first..=self.last).contains(&address)
     }

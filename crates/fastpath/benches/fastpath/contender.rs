@@ -27,6 +27,9 @@ pub(crate) enum Kind {
     /// XDP sends each frame on as it came: what the kernel allows.
     Redirect4,
     Redirect6,
+    /// The same, after one of a million entries of so many bytes has been read: what a table allows.
+    Entry4(u32),
+    Entry6(u32),
     Iptables,
     Nftables,
     Nat64,
@@ -69,6 +72,9 @@ impl Kind {
             Self::Plain6 => "plain6",
             Self::Redirect4 => "redirect4",
             Self::Redirect6 => "redirect6",
+            Self::Entry4(16) | Self::Entry6(16) => "entry 16",
+            Self::Entry4(32) | Self::Entry6(32) => "entry 32",
+            Self::Entry4(_) | Self::Entry6(_) => "entry 64",
             Self::Iptables => "iptables",
             Self::Nftables => "nftables",
             Self::Nat64 => "nat64",
@@ -88,8 +94,8 @@ impl Kind {
 
     pub(crate) fn technology(self) -> Technology {
         match self {
-            Self::Plain4 | Self::Redirect4 => Technology::Forward4,
-            Self::Plain6 | Self::Redirect6 => Technology::Forward6,
+            Self::Plain4 | Self::Redirect4 | Self::Entry4(_) => Technology::Forward4,
+            Self::Plain6 | Self::Redirect6 | Self::Entry6(_) => Technology::Forward6,
             Self::Iptables
             | Self::Nftables
             | Self::Nat44
@@ -202,13 +208,17 @@ impl Contender {
                 let service = population::service(kind, &setup);
                 Some(Gateway::start(&lab, kind, load.population, (4000, 1000), Some(service))?)
             }
-            Kind::Iptables | Kind::Nftables | Kind::Plain4 | Kind::Plain6 | Kind::Redirect4 | Kind::Redirect6 => None,
+            Kind::Iptables | Kind::Nftables | Kind::Plain4 | Kind::Plain6 => None,
+            Kind::Redirect4 | Kind::Redirect6 | Kind::Entry4(_) | Kind::Entry6(_) => None,
         };
         if kind.is_netfilter() {
             netfilter::start(&lab, kind, sessions, load.population)?;
         }
-        let is_redirect = matches!(kind, Kind::Redirect4 | Kind::Redirect6);
-        let redirect = if is_redirect { Some(Redirect::start(&lab)?) } else { None };
+        let redirect = match kind {
+            Kind::Redirect4 | Kind::Redirect6 => Some(Redirect::start(&lab, None)?),
+            Kind::Entry4(bytes) | Kind::Entry6(bytes) => Some(Redirect::start(&lab, Some(bytes))?),
+            _ => None,
+        };
         load.population.quieten(&mut setup);
         let port = |node: &str, name: &str| -> Result<Port> {
             Ok(Port { name: name.to_owned(), namespace: Some(Namespace::at(lab.node(node)?.path())) })

@@ -1,4 +1,5 @@
-//! What the kernel allows: an XDP program that sends each frame on as it came.
+//! What the kernel allows, and what a table allows: an XDP program that sends each frame on as it came, at once or after it has read
+//! one entry of a table.
 
 use aya::programs::Xdp;
 use aya::programs::xdp::XdpMode;
@@ -6,6 +7,9 @@ use aya::{Ebpf, EbpfLoader};
 use tombolo_lab::Lab;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/redirect.bpf.o"));
+
+/// As many as there are bindings: no hash table has so little room.
+const ENTRIES: u32 = 1_000_000;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -15,14 +19,20 @@ pub(crate) struct Redirect {
 }
 
 impl Redirect {
-    pub(crate) fn start(lab: &Lab) -> Result<Self> {
+    /// With `entry_bytes`, each frame waits for an entry of so many.
+    pub(crate) fn start(lab: &Lab, entry_bytes: Option<u32>) -> Result<Self> {
+        let entry_words = entry_bytes.map_or(0, |bytes| bytes / 8);
+        let name = if entry_bytes.is_some() { "redirect_by_entry" } else { "bare_redirect" };
         let start = |from: &str, to: &str| -> std::result::Result<Ebpf, String> {
             let number = |name: &str| nix::net::if_::if_nametoindex(name).map_err(|why| format!("{name}: {why}"));
             let mut programs = EbpfLoader::new()
                 .override_global("exit_interface", &number(to)?, true)
+                .override_global("entry_words", &entry_words, true)
+                .override_global("entry_count", &ENTRIES, true)
+                .map_max_entries("words", (ENTRIES * entry_words).max(1))
                 .load(OBJECT)
                 .map_err(|why| why.to_string())?;
-            let program = programs.program_mut("bare_redirect").ok_or("the object has no such program")?;
+            let program = programs.program_mut(name).ok_or("the object has no such program")?;
             let program: &mut Xdp = program.try_into().map_err(|why| format!("{why}"))?;
             program.load().map_err(|why| why.to_string())?;
             program.attach_to_if_index(number(from)?, XdpMode::Driver).map_err(|why| why.to_string())?;
