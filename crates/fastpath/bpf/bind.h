@@ -123,17 +123,18 @@ static __always_inline __u32 port_rest(const volatile struct service *service, _
 /* Claims an outside port for binding `id` of a subscriber, if the one that is drawn is free; negative
  * if it is not.
  *
- * A global function, so that the verifier looks at one draw and not at each way through several.
+ * A global function, so that the verifier looks at one draw and not at each way through several. What
+ * it needs last is one word, since before 6.13 it may take 128 bytes of stack and no more.
  */
 __noinline int claim_drawn_port(const struct inside_key *key, __u32 subscriber_id, __u32 space,
-				__u32 id, __u32 now)
+				__u64 now_and_id)
 {
 	struct subscriber *subscriber = RECORD(subscribers, subscriber_id);
 	struct scratch *scratch = RECORD(per_processor, 0);
 	const volatile struct pool_range *range;
 	const volatile struct service *service;
 	const volatile struct pool_ports *ports;
-	__u32 kind = space & 3, reuse_after, *word, slot;
+	__u32 kind = space & 3, address, *word, slot;
 	struct places places;
 	__u64 random;
 	int port;
@@ -141,7 +142,8 @@ __noinline int claim_drawn_port(const struct inside_key *key, __u32 subscriber_i
 	if (!key || !subscriber || !scratch)
 		return -1;
 	service = service_at(key->place);
-	range = pool_range_of(service, bpf_ntohl(READ(subscriber->outside4)));
+	address = bpf_ntohl(READ(subscriber->outside4));
+	range = pool_range_of(service, address);
 	if (!range)
 		return -1;
 	/* Hidden: clang would set its bits where those of the range's place are always clear, instead of
@@ -154,10 +156,11 @@ __noinline int claim_drawn_port(const struct inside_key *key, __u32 subscriber_i
 	port = draw_port(service, space, ports, &places, bpf_ntohs(key->port), random >> 32);
 	if (port < 0 || (space != SPACE_ICMP && !suits(port, bpf_ntohs(key->port))))
 		return -1;
-	reuse_after = port_rest(service, space);
-	slot = slot_of(range, bpf_ntohl(READ(subscriber->outside4)), space, port);
+	slot = slot_of(range, address, space, port);
 	word = slot == SLOT_NONE ? 0 : slot_at(slot);
-	return word && claim_slot(word, id, now, reuse_after) ? port : -1;
+	if (!word || !claim_slot(word, now_and_id, now_and_id >> 32, port_rest(service, space)))
+		return -1;
+	return port;
 }
 
 /* Claims an outside port for binding `id`; negative if no draw was free. */
@@ -168,7 +171,7 @@ static __always_inline int claim_port(const struct inside_key *key, __u32 subscr
 
 #pragma nounroll
 	for (int tried = 0; tried < PORTS_TRIED && port < 0; tried++)
-		port = claim_drawn_port(key, subscriber_id, space, id, now);
+		port = claim_drawn_port(key, subscriber_id, space, (__u64)now << 32 | id);
 	return port;
 }
 
