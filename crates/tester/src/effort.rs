@@ -44,6 +44,10 @@ pub struct Effort {
     /// may; of each phase of connection establishment rate and capacity, in place of none. 0: none may.
     #[serde(skip_serializing_if = "is_zero")]
     pub tolerated_loss_percent: f64,
+    /// Trials that go up and down around the throughput, for the rate that half of them pass with that loss; 0: none do,
+    /// and the second throughput is searched.
+    #[serde(skip_serializing_if = "is_none")]
+    pub up_and_down_trials: u32,
     /// Pause after each trial, milliseconds.
     pub pause_ms: u64,
     /// Length of the stream of the latency procedure, seconds (RFC 8219 section 7.2: 120).
@@ -84,6 +88,11 @@ fn is_zero(seconds: &f64) -> bool {
     *seconds == 0.0
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+fn is_none(trials: &u32) -> bool {
+    *trials == 0
+}
+
 /// How near short trials come to the value before long ones decide.
 const EXPLORED_TO: f64 = 0.01;
 
@@ -104,6 +113,7 @@ impl Effort {
         always_drain: true,
         frame_timeout_ns: 0,
         tolerated_loss_percent: 0.0,
+        up_and_down_trials: 0,
         pause_ms: 5000,
         latency_seconds: 120.0,
         latency_from_seconds: 60.0,
@@ -161,6 +171,7 @@ impl Effort {
         always_drain: false,
         frame_timeout_ns: 0,
         tolerated_loss_percent: 0.0,
+        up_and_down_trials: 0,
         pause_ms: 0,
         latency_seconds: 1.5,
         latency_from_seconds: 0.5,
@@ -192,12 +203,6 @@ impl Effort {
         )]
         let frames = (rate as f64 * seconds).clamp(1.0, f64::from(u32::MAX)) as u32;
         frames
-    }
-
-    /// The losses, in percent, that each throughput that is asked for tolerates: none, and the other, if there is one.
-    pub(crate) fn tolerated_losses(&self) -> impl Iterator<Item = f64> + use<> {
-        let other = self.tolerated_loss_percent;
-        std::iter::once(0.0).chain((other > 0.0).then_some(other))
     }
 
     /// Short trials that a search begins with: rougher, and a failure is tried again, for a moment weighs more

@@ -78,8 +78,10 @@ pub(crate) fn seconds_of(procedure: Procedure, effort: &Effort, filling: Filling
     };
     match procedure {
         Procedure::Throughput | Procedure::StatefulThroughput => {
-            let searches = effort.tolerated_losses().count() as f64;
-            (searches * search(STEPS_AROUND_A_HINT), searches * (first - search(STEPS_AROUND_A_HINT)).max(0.0))
+            let has_turns = effort.up_and_down_trials > 0;
+            let searches = if effort.tolerated_loss_percent > 0.0 && !has_turns { 2.0 } else { 1.0 };
+            let turns = f64::from(effort.up_and_down_trials) * (trial(effort.trial_seconds) + refill);
+            (searches * search(STEPS_AROUND_A_HINT) + turns, searches * (first - search(STEPS_AROUND_A_HINT)).max(0.0))
         }
         Procedure::FrameLoss => {
             (fill + f64::from(100 / effort.loss_step_percent.max(1)) * trial(effort.trial_seconds), 0.0)

@@ -64,6 +64,9 @@ pub struct SeriesPlan {
     /// Everything else of the machine is kept off the cores that send, and where others remain off the
     /// gateway's.
     pub isolated: bool,
+    /// Gateways are made anew for each repetition, in this order and the other one in turns: where in memory one
+    /// happens to lie is not measured twenty times.
+    pub anew: bool,
     /// What a scalability series goes over.
     pub scale: Scale,
     /// What the user says is known.
@@ -151,6 +154,7 @@ impl SeriesPlan {
             sending_cores: None,
             gateway_cores: None,
             isolated: false,
+            anew: false,
             scale: Scale::default(),
             known: Known::default(),
             max_rate: None,
@@ -198,6 +202,10 @@ impl SeriesPlan {
         progress.planned(&forecast);
         forecast::check_memory(&forecast, forecast::memory_left()).map_err(BenchError::Unsuitable)?;
         for repetition in 1..=repetitions {
+            if self.anew && repetition > 1 {
+                stations =
+                    self.open_anew(stations, repetition, |spec| self.open(spec, &sending, &gateway_cores, &self_test))?;
+            }
             let is_missing = |s: &&mut Station| !s.failed && !self.is_known(&values, &s.name, repetition);
             let mut missing: Vec<_> = stations.iter_mut().filter(is_missing).collect();
             missing.iter_mut().for_each(|station| station.bench.reseed(u64::from(repetition)));
@@ -247,6 +255,33 @@ impl SeriesPlan {
         let ports = |s: &Station| (s.name.clone(), s.bench.ports(), s.bench.sending().name());
         let ports = stations.iter().map(ports).collect();
         Ok(SeriesResult { summaries, self_test, failures, tallies, placement, deviations, ports })
+    }
+
+    /// The same gateways made again, in the other order every second time. What is known of them stays.
+    ///
+    /// # Errors
+    /// If one that could be made before cannot be made now.
+    fn open_anew(
+        &self,
+        stations: Vec<Station>,
+        repetition: u32,
+        open: impl Fn(&Spec) -> Result<Station, BenchError>,
+    ) -> Result<Vec<Station>, BenchError> {
+        let before: Vec<_> = stations.into_iter().map(|s| (s.name, s.known, s.failed, s.tally)).collect();
+        let mut anew = Vec::new();
+        let specs: Vec<&Spec> = match repetition % 2 {
+            0 => self.gateways.iter().rev().collect(),
+            _ => self.gateways.iter().collect(),
+        };
+        for spec in specs {
+            let Some(&(_, known, failed, tally)) = before.iter().find(|(name, ..)| *name == spec.to_string()) else {
+                continue;
+            };
+            anew.push(Station { known, failed, tally, ..open(spec)? });
+        }
+        let names = self.names();
+        anew.sort_by_key(|station| names.iter().position(|name| *name == station.name));
+        Ok(anew)
     }
 
     /// Keeps everybody else away, where that was asked for.
@@ -654,8 +689,8 @@ fn measure_in_turns(
 ) -> Vec<Result<Vec<Measured>, BenchError>> {
     let probes: Vec<_> = stations.iter_mut().map(|station| station.bench.probe(observer)).collect();
     let answering = stations.iter_mut().zip(&probes).filter(|(_, probe)| probe.is_ok());
-    let gateways = answering.map(|(station, _)| (&mut station.bench, &mut station.known)).collect();
-    let mut measured = procedure::measure_in_turns(gateways, observer).into_iter();
+    let mut gateways: Vec<_> = answering.map(|(station, _)| (&mut station.bench, &mut station.known)).collect();
+    let mut measured = procedure::measure_throughput_in_turns(&mut gateways, observer).into_iter();
     let outcome = |probe: Result<_, _>| probe.and_then(|_| measured.next().unwrap_or(Err(BenchError::Interrupted)));
     probes.into_iter().map(outcome).collect()
 }

@@ -208,3 +208,36 @@ fn a_series_goes_on_with_more_repetitions() {
     assert_eq!(lines.lines().filter(is_rate).count(), 3);
     assert!(lines.contains("\"measurements\":2"), "the forecast is of what is left");
 }
+
+/// Each of two gateways with limits of their own is measured in each repetition, and is the same one after it was made anew in
+/// the other order.
+#[test]
+fn gateways_that_are_made_anew_keep_their_names_and_what_is_known_of_them() {
+    if tombolo_lab::skip_without("made_anew", &["ip"]) {
+        return;
+    }
+    let _turn = turn();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("series.jsonl");
+    let effort = Effort { repetitions: 3, trial_seconds: 0.1, up_and_down_trials: 8, ..Effort::QUICK };
+    let gateways = vec!["faulty:rate=20000".parse().unwrap(), "faulty:rate=10000".parse().unwrap()];
+    let plan = SeriesPlan {
+        directions: Directions::Forward,
+        sending_cores: Some(vec![0]),
+        gateway_cores: Some(vec![1]),
+        max_rate: Some(100_000),
+        anew: true,
+        ..SeriesPlan::new(Procedure::Throughput, gateways, effort, "tombolo".into())
+    };
+    let result = plan.run(&mut ResultFile::open(&file).unwrap(), false, &mut Nobody).unwrap();
+    assert!(result.failures.is_empty(), "{:?}", result.failures);
+    assert_eq!(result.tallies[0].0, "faulty:rate=20000", "they are listed as they were asked for");
+    let limits = [("faulty:rate=20000", 20_000.0), ("faulty:rate=10000", 10_000.0)];
+    for summary in &result.summaries {
+        let limit = limits.iter().find(|(name, _)| *name == summary.gateway).unwrap().1;
+        let values = summary.summary.unwrap();
+        let of_limit = values.min / limit..values.max / limit;
+        assert!(of_limit.start > 0.85 && of_limit.end < 1.1 && values.count == 3, "{summary:?}");
+    }
+    assert_eq!(result.summaries.len(), 4);
+}

@@ -110,6 +110,30 @@ fn a_throughput_that_tolerates_some_loss_stands_beside_the_other() {
     assert!((18_000.0..21_000.0).contains(&value) && with.bound.is_none());
 }
 
+/// The same gateway: half of the trials pass near its limit, though each loses some. The walk begins at what the search without loss
+/// found, far below. Without loss, both are at the limit.
+#[test]
+fn turns_up_and_down_find_the_rate_that_half_of_the_trials_pass() {
+    for (faults, tolerated, name) in [
+        ("faulty:rate=20000,loss=1000", 0.5, "throughput of half of the trials with up to 0.5 % lost"),
+        ("faulty:rate=20000", 0.0, "throughput of half of the trials"),
+    ] {
+        let Some(mut bench) = bench(faults, Technology::Forward4, FLOWS) else { return };
+        bench.directions = Directions::Forward;
+        bench.tester_limit = 200_000;
+        let effort = Effort { trial_seconds: 0.2, resolution: 0.01, up_and_down_trials: 24, ..bench.effort };
+        bench.effort = Effort { tolerated_loss_percent: tolerated, ..effort };
+        let mut kept = Kept::default();
+        let measured = Procedure::Throughput.measure(&mut bench, &mut Known::default(), &mut kept).unwrap();
+        println!("{measured:?}");
+        let [search, turns] = &measured[..] else { panic!("one of the two is missing: {measured:?}") };
+        assert_eq!((&*search.quantity, &*turns.quantity), ("throughput", name));
+        let value = turns.value.unwrap();
+        assert!((18_500.0..21_500.0).contains(&value) && turns.bound.is_none(), "{faults}: {turns:?}");
+        assert_eq!(turns.details["trials"], 24);
+    }
+}
+
 #[test]
 fn connections_that_would_expire_in_a_search_are_made_again() {
     let flows = Flows::sessions(500, 4);

@@ -15,7 +15,7 @@ use crate::connection;
 use crate::gateway::Gateway;
 use crate::netfilter;
 use crate::population::{self, Population};
-use crate::redirect::Redirect;
+use crate::redirect::{Redirect, Wait};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -30,6 +30,8 @@ pub(crate) enum Kind {
     /// The same, after one of a million entries of so many bytes has been read: what a table allows.
     Entry4(u32),
     Entry6(u32),
+    /// The same, after a slot of four bytes that says which entry.
+    SlotAndEntry4(u32),
     Iptables,
     Nftables,
     Nat64,
@@ -75,6 +77,8 @@ impl Kind {
             Self::Entry4(16) | Self::Entry6(16) => "entry 16",
             Self::Entry4(32) | Self::Entry6(32) => "entry 32",
             Self::Entry4(_) | Self::Entry6(_) => "entry 64",
+            Self::SlotAndEntry4(16) => "slot, entry 16",
+            Self::SlotAndEntry4(_) => "slot, entry 32",
             Self::Iptables => "iptables",
             Self::Nftables => "nftables",
             Self::Nat64 => "nat64",
@@ -94,7 +98,7 @@ impl Kind {
 
     pub(crate) fn technology(self) -> Technology {
         match self {
-            Self::Plain4 | Self::Redirect4 | Self::Entry4(_) => Technology::Forward4,
+            Self::Plain4 | Self::Redirect4 | Self::Entry4(_) | Self::SlotAndEntry4(_) => Technology::Forward4,
             Self::Plain6 | Self::Redirect6 | Self::Entry6(_) => Technology::Forward6,
             Self::Iptables
             | Self::Nftables
@@ -209,16 +213,18 @@ impl Contender {
                 Some(Gateway::start(&lab, kind, load.population, (4000, 1000), Some(service))?)
             }
             Kind::Iptables | Kind::Nftables | Kind::Plain4 | Kind::Plain6 => None,
-            Kind::Redirect4 | Kind::Redirect6 | Kind::Entry4(_) | Kind::Entry6(_) => None,
+            Kind::Redirect4 | Kind::Redirect6 | Kind::Entry4(_) | Kind::Entry6(_) | Kind::SlotAndEntry4(_) => None,
         };
         if kind.is_netfilter() {
             netfilter::start(&lab, kind, sessions, load.population)?;
         }
-        let redirect = match kind {
-            Kind::Redirect4 | Kind::Redirect6 => Some(Redirect::start(&lab, None)?),
-            Kind::Entry4(bytes) | Kind::Entry6(bytes) => Some(Redirect::start(&lab, Some(bytes))?),
+        let wait = match kind {
+            Kind::Redirect4 | Kind::Redirect6 => Some(Wait::Nothing),
+            Kind::Entry4(bytes) | Kind::Entry6(bytes) => Some(Wait::Entry(bytes)),
+            Kind::SlotAndEntry4(bytes) => Some(Wait::SlotAndEntry(bytes)),
             _ => None,
         };
+        let redirect = wait.map(|wait| Redirect::start(&lab, wait)).transpose()?;
         load.population.quieten(&mut setup);
         let port = |node: &str, name: &str| -> Result<Port> {
             Ok(Port { name: name.to_owned(), namespace: Some(Namespace::at(lab.node(node)?.path())) })

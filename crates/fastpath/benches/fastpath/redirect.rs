@@ -1,5 +1,5 @@
 //! What the kernel allows, and what a table allows: an XDP program that sends each frame on as it came, at once or after it has read
-//! one entry of a table.
+//! one entry of a table, or two.
 
 use aya::programs::Xdp;
 use aya::programs::xdp::XdpMode;
@@ -10,8 +10,20 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/re
 
 /// As many as there are bindings: no hash table has so little room.
 const ENTRIES: u32 = 1_000_000;
+/// As many as the outside addresses of the homes have ports: where a packet to one of them finds which binding has it.
+const SLOTS: u32 = 32 << 16;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// What each frame waits for.
+#[derive(Clone, Copy)]
+pub(crate) enum Wait {
+    Nothing,
+    /// An entry of so many bytes.
+    Entry(u32),
+    /// A slot of four bytes, and then the entry that it names.
+    SlotAndEntry(u32),
+}
 
 /// The two programs, one for each way. Dropping it detaches them.
 pub(crate) struct Redirect {
@@ -19,16 +31,20 @@ pub(crate) struct Redirect {
 }
 
 impl Redirect {
-    /// With `entry_bytes`, each frame waits for an entry of so many.
-    pub(crate) fn start(lab: &Lab, entry_bytes: Option<u32>) -> Result<Self> {
-        let entry_words = entry_bytes.map_or(0, |bytes| bytes / 8);
-        let name = if entry_bytes.is_some() { "redirect_by_entry" } else { "bare_redirect" };
+    pub(crate) fn start(lab: &Lab, wait: Wait) -> Result<Self> {
+        let (name, entry_words, slots) = match wait {
+            Wait::Nothing => ("bare_redirect", 0, 0),
+            Wait::Entry(bytes) => ("redirect_by_entry", bytes / 8, 0),
+            Wait::SlotAndEntry(bytes) => ("redirect_by_entry", bytes / 8, SLOTS),
+        };
         let start = |from: &str, to: &str| -> std::result::Result<Ebpf, String> {
             let number = |name: &str| nix::net::if_::if_nametoindex(name).map_err(|why| format!("{name}: {why}"));
             let mut programs = EbpfLoader::new()
                 .override_global("exit_interface", &number(to)?, true)
                 .override_global("entry_words", &entry_words, true)
                 .override_global("entry_count", &ENTRIES, true)
+                .override_global("slot_count", &slots, true)
+                .map_max_entries("slots", slots.max(1))
                 .map_max_entries("words", (ENTRIES * entry_words).max(1))
                 .load(OBJECT)
                 .map_err(|why| why.to_string())?;

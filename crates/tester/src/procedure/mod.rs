@@ -22,7 +22,9 @@ mod scalability;
 pub mod tcp;
 mod teardown;
 mod throughput;
+mod turns;
+mod up_and_down;
 
 pub use known::Known;
 pub use measured::{Bound, Measured, Point};
-pub(crate) use throughput::measure_in_turns;
+pub(crate) use turns::measure_throughput_in_turns;

@@ -10,7 +10,7 @@ use super::measured::Measured;
 use super::overload::Start;
 use super::{
     back_to_back, capacity, connection_rate, delay, frame_loss, mlrsearch, overload, received_rate, recovery, reset,
-    scalability, teardown, throughput,
+    scalability, teardown, turns,
 };
 use crate::bench::{Bench, BenchError, Observer};
 
@@ -131,7 +131,7 @@ impl Procedure {
             )));
         }
         match self {
-            Procedure::Throughput | Procedure::StatefulThroughput => throughput::measure_all(bench, known, observer),
+            Procedure::Throughput | Procedure::StatefulThroughput => turns::measure_throughput(bench, known, observer),
             Procedure::FrameLoss => frame_loss::measure(bench, known, observer),
             Procedure::Latency => delay::latency(bench, known, observer),
             Procedure::Pdv => delay::pdv(bench, known, observer),

@@ -6,7 +6,7 @@ use super::known::Known;
 use crate::bench::{Bench, BenchError, Observer};
 use crate::expiry::check_timeout;
 
-/// Fills the table of a stateful gateway for a measurement of so many seconds.
+/// Fills the table of a stateful gateway for a measurement of so many seconds; at which rate.
 ///
 /// # Errors
 /// What filling, and measuring the rate for it, returns; also if connections would expire.
@@ -15,10 +15,11 @@ pub(super) fn fill_for(
     bench: &mut Bench,
     known: &mut Known,
     observer: &mut dyn Observer,
-) -> Result<(), BenchError> {
+) -> Result<u64, BenchError> {
     let rate = fill_rate(bench, known, observer)?;
     check_timeout(bench, rate, seconds)?;
-    bench.fill(rate, observer)
+    bench.fill(rate, observer)?;
+    Ok(rate)
 }
 
 /// Rate at which phase 1 fills the table: safely below the connection establishment rate (RFC

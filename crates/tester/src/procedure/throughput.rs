@@ -9,10 +9,10 @@ use serde_json::json;
 
 use super::known::Known;
 use super::measured::{Measured, tolerating};
-use super::phase_one::fill_rate;
+use super::phase_one::fill_for;
+use super::turns::Steps;
 use crate::bench::{Bench, BenchError, Observer};
 use crate::effort::Effort;
-use crate::expiry::check_timeout;
 use crate::search::{Found, Search, Searching, Verdict};
 use crate::trial::{Directions, Trial, TrialPlan};
 
@@ -25,84 +25,13 @@ pub(super) fn measure(
     known: &mut Known,
     observer: &mut dyn Observer,
 ) -> Result<Vec<Measured>, BenchError> {
-    measure_tolerating(0.0, bench, known, observer).map(|measured| vec![measured])
-}
-
-/// The same, and the throughput that tolerates some loss, where it is asked for.
-///
-/// # Errors
-/// If trials cannot be run.
-pub(super) fn measure_all(
-    bench: &mut Bench,
-    known: &mut Known,
-    observer: &mut dyn Observer,
-) -> Result<Vec<Measured>, BenchError> {
-    let tolerated = bench.effort.tolerated_losses();
-    tolerated.map(|tolerated| measure_tolerating(tolerated, bench, known, observer)).collect()
-}
-
-fn measure_tolerating(
-    tolerated: f64,
-    bench: &mut Bench,
-    known: &mut Known,
-    observer: &mut dyn Observer,
-) -> Result<Measured, BenchError> {
-    let mut throughput = Throughput::begin(tolerated, bench, known, observer)?;
+    let mut throughput = Box::new(Throughput::begin(0.0, bench, known, observer)?);
     while throughput.try_once(bench, observer)? {}
-    Ok(throughput.end(known))
-}
-
-/// The same for several gateways without connections, trial by trial in turns: a moment in which the
-/// machine is slower meets all of them.
-pub(crate) fn measure_in_turns(
-    mut gateways: Vec<(&mut Bench, &mut Known)>,
-    observer: &mut dyn Observer,
-) -> Vec<Result<Vec<Measured>, BenchError>> {
-    let mut all: Vec<Result<Vec<Measured>, BenchError>> = gateways.iter().map(|_| Ok(Vec::new())).collect();
-    let Some(effort) = gateways.first().map(|(bench, _)| bench.effort) else { return all };
-    for tolerated in effort.tolerated_losses() {
-        let measured = measure_in_turns_tolerating(tolerated, &mut gateways, observer);
-        for (all, measured) in all.iter_mut().zip(measured) {
-            match (all.as_mut(), measured) {
-                (Ok(before), Ok(measured)) => before.push(measured),
-                (Ok(_), Err(error)) => *all = Err(error),
-                (Err(_), _) => {}
-            }
-        }
-    }
-    all
-}
-
-fn measure_in_turns_tolerating(
-    tolerated: f64,
-    gateways: &mut [(&mut Bench, &mut Known)],
-    observer: &mut dyn Observer,
-) -> Vec<Result<Measured, BenchError>> {
-    let mut searches = Vec::new();
-    for (bench, known) in gateways {
-        let begun = Throughput::begin(tolerated, bench, known, observer);
-        searches.push((bench, known, begun));
-    }
-    let mut order: Vec<usize> = (0..searches.len()).collect();
-    let mut goes_on = true;
-    while goes_on {
-        goes_on = false;
-        for &at in &order {
-            let (bench, _, search) = &mut searches[at];
-            let Ok(throughput) = search else { continue };
-            match throughput.try_once(bench, observer) {
-                Ok(tried) => goes_on |= tried,
-                Err(error) => *search = Err(error),
-            }
-        }
-        // Nobody is always the one after whom.
-        order.reverse();
-    }
-    searches.into_iter().map(|(_, known, search)| search.map(|throughput| throughput.end(known))).collect()
+    Ok(vec![throughput.end(known)])
 }
 
 /// A search under way: by short trials first, if the effort has some, and from what they found by long ones.
-struct Throughput {
+pub(super) struct Throughput {
     searching: Searching,
     /// The lengths of the short trials, while they are not over.
     exploring: Option<Effort>,
@@ -123,15 +52,13 @@ impl Throughput {
     ///
     /// # Errors
     /// What filling returns.
-    fn begin(
+    pub(super) fn begin(
         tolerated: f64,
         bench: &mut Bench,
         known: &mut Known,
         observer: &mut dyn Observer,
     ) -> Result<Throughput, BenchError> {
-        let fill_rate = fill_rate(bench, known, observer)?;
-        check_timeout(bench, fill_rate, bench.effort.trial_seconds)?;
-        bench.fill(fill_rate, observer)?;
+        let fill_rate = fill_for(bench.effort.trial_seconds, bench, known, observer)?;
         let directions = bench.directions;
         let max = bench.tester_limit / directions.count();
         // What a repetition before this one found is known by long trials.
@@ -151,10 +78,26 @@ impl Throughput {
         })
     }
 
-    /// Makes a trial; false if the search has ended.
-    ///
-    /// # Errors
-    /// If it cannot be run.
+    fn try_as_asked(&mut self, bench: &mut Bench, observer: &mut dyn Observer) -> Result<bool, BenchError> {
+        let Throughput {
+            ref mut searching, ref mut is_fresh, ref mut losses, tolerated, directions, fill_rate, ..
+        } = *self;
+        bench.search_on(searching, |bench, rate| {
+            if bench.effort.refill_each_trial && !*is_fresh {
+                bench.fill(fill_rate, observer)?;
+            }
+            *is_fresh = false;
+            let purpose = if tolerated > 0.0 { "loss-tolerant throughput" } else { "throughput" };
+            let plan = bench.plain(purpose, directions, rate, Effort::frames(rate, bench.effort.trial_seconds));
+            let plan = TrialPlan { tolerated_loss: tolerated, ..plan };
+            let trial = bench.trial(&plan, observer)?;
+            losses.note(rate, &trial);
+            Ok(trial)
+        })
+    }
+}
+
+impl Steps for Throughput {
     fn try_once(&mut self, bench: &mut Bench, observer: &mut dyn Observer) -> Result<bool, BenchError> {
         let Some(exploring) = self.exploring else { return self.try_as_asked(bench, observer) };
         let asked = std::mem::replace(&mut bench.effort, exploring);
@@ -176,26 +119,7 @@ impl Throughput {
         self.try_as_asked(bench, observer)
     }
 
-    fn try_as_asked(&mut self, bench: &mut Bench, observer: &mut dyn Observer) -> Result<bool, BenchError> {
-        let Throughput {
-            ref mut searching, ref mut is_fresh, ref mut losses, tolerated, directions, fill_rate, ..
-        } = *self;
-        bench.search_on(searching, |bench, rate| {
-            if bench.effort.refill_each_trial && !*is_fresh {
-                bench.fill(fill_rate, observer)?;
-            }
-            *is_fresh = false;
-            let purpose = if tolerated > 0.0 { "loss-tolerant throughput" } else { "throughput" };
-            let plan = bench.plain(purpose, directions, rate, Effort::frames(rate, bench.effort.trial_seconds));
-            let plan = TrialPlan { tolerated_loss: tolerated, ..plan };
-            let trial = bench.trial(&plan, observer)?;
-            losses.note(rate, &trial);
-            Ok(trial)
-        })
-    }
-
-    /// What came of it.
-    fn end(self, known: &mut Known) -> Measured {
+    fn end(self: Box<Self>, known: &mut Known) -> Measured {
         let found = self.searching.found();
         *known_of(known, self.tolerated) = Some(found.highest_passing);
         let details = json!({

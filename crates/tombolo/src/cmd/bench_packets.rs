@@ -98,6 +98,10 @@ pub(crate) struct Arguments {
     /// each phase of connection-rate and capacity, in place of none
     #[arg(long, value_name = "PERCENT")]
     tolerated_loss: Option<f64>,
+    /// Beside the throughput the rate that half of the trials pass, with the tolerated loss: so many
+    /// go up and down around it, and all of them count
+    #[arg(long, value_name = "TRIALS", value_parser = clap::value_parser!(u32).range(8..=10_000))]
+    up_and_down: Option<u32>,
     /// Frames to the outside only
     #[arg(long, conflicts_with_all = ["bidirectional", "reverse_only"])]
     forward_only: bool,
@@ -150,6 +154,9 @@ pub(crate) struct Arguments {
     /// remain (control groups, cpuset)
     #[arg(long)]
     isolate: bool,
+    /// Make the lab's gateways anew for each repetition, in this order and the other one in turns
+    #[arg(long)]
+    anew: bool,
     #[command(flatten)]
     external: External,
     /// Result file (JSON Lines), appended to
@@ -281,14 +288,20 @@ fn in_lines(power: &ResolvingPower) -> String {
         )
     };
     let itself = line("plain forwarding against itself", &power.itself, power.itself.is_the_same());
-    let with_loss =
-        line("the same, with up to 0.5 % lost", &power.itself_with_loss, power.itself_with_loss.is_the_same());
     let reduced = line("a forwarder with 97 % of the capacity", &power.reduced, power.reduced.is_slower());
-    let needed = power.itself_with_loss.repetitions_needed().filter(|_| power.itself.repetitions_needed().is_some());
-    let more = needed.map(|count| {
-        format!("\nas this machine is disturbed, --repetitions {count} would tell 2 % apart where 0.5 % may be lost")
-    });
-    format!("{itself}\n{with_loss}\n{reduced}{}", more.unwrap_or_default())
+    let at_most = {
+        let Comparison { ratio, interval: (low, high), .. } = power.itself_at_most;
+        format!(
+            "plain forwarding against itself by the highest rate without any loss: ratio {ratio:.4}, interval {low:.4} to {high:.4} \
+             ({:.2} % wide), for comparison",
+            (high - low) * 100.0
+        )
+    };
+    let more = power
+        .itself
+        .repetitions_needed()
+        .map(|count| format!("\nas this machine is disturbed, --repetitions {count} would tell 2 % apart"));
+    format!("{itself}\n{reduced}\n{at_most}{}", more.unwrap_or_default())
 }
 
 pub(crate) fn run(procedure: Procedure, arguments: Arguments) -> anyhow::Result<()> {
@@ -399,6 +412,7 @@ impl Arguments {
             sending_cores: self.sending_cores,
             gateway_cores: self.gateway_cores,
             isolated: self.isolate,
+            anew: self.anew,
             scale: Scale::default(),
             known,
             max_rate: self.max_rate,
@@ -428,6 +442,7 @@ impl Arguments {
             ensure!((0.0001..=50.0).contains(&percent), "--tolerated-loss {percent}: percent, from 0.0001 to 50");
             effort.tolerated_loss_percent = percent;
         }
+        effort.up_and_down_trials = self.up_and_down.unwrap_or(effort.up_and_down_trials);
         if let Some(seconds) = self.explore {
             ensure!((0.0..=3600.0).contains(&seconds), "--explore {seconds}: seconds, from 0 to 3600");
             effort.exploring_seconds = seconds;
