@@ -32,6 +32,8 @@ pub(crate) enum Kind {
     Entry6(u32),
     /// The same, after a slot of four bytes that says which entry.
     SlotAndEntry4(u32),
+    /// The same, where the slot has all of it.
+    Slot4(u32),
     Iptables,
     Nftables,
     Nat64,
@@ -79,6 +81,8 @@ impl Kind {
             Self::Entry4(_) | Self::Entry6(_) => "entry 64",
             Self::SlotAndEntry4(16) => "slot, entry 16",
             Self::SlotAndEntry4(_) => "slot, entry 32",
+            Self::Slot4(16) => "slot 16",
+            Self::Slot4(_) => "slot 32",
             Self::Iptables => "iptables",
             Self::Nftables => "nftables",
             Self::Nat64 => "nat64",
@@ -98,7 +102,9 @@ impl Kind {
 
     pub(crate) fn technology(self) -> Technology {
         match self {
-            Self::Plain4 | Self::Redirect4 | Self::Entry4(_) | Self::SlotAndEntry4(_) => Technology::Forward4,
+            Self::Plain4 | Self::Redirect4 | Self::Entry4(_) | Self::SlotAndEntry4(_) | Self::Slot4(_) => {
+                Technology::Forward4
+            }
             Self::Plain6 | Self::Redirect6 | Self::Entry6(_) => Technology::Forward6,
             Self::Iptables
             | Self::Nftables
@@ -213,7 +219,12 @@ impl Contender {
                 Some(Gateway::start(&lab, kind, load.population, (4000, 1000), Some(service))?)
             }
             Kind::Iptables | Kind::Nftables | Kind::Plain4 | Kind::Plain6 => None,
-            Kind::Redirect4 | Kind::Redirect6 | Kind::Entry4(_) | Kind::Entry6(_) | Kind::SlotAndEntry4(_) => None,
+            Kind::Redirect4
+            | Kind::Redirect6
+            | Kind::Entry4(_)
+            | Kind::Entry6(_)
+            | Kind::SlotAndEntry4(_)
+            | Kind::Slot4(_) => None,
         };
         if kind.is_netfilter() {
             netfilter::start(&lab, kind, sessions, load.population)?;
@@ -221,6 +232,7 @@ impl Contender {
         let wait = match kind {
             Kind::Redirect4 | Kind::Redirect6 => Some(Wait::Nothing),
             Kind::Entry4(bytes) | Kind::Entry6(bytes) => Some(Wait::Entry(bytes)),
+            Kind::Slot4(bytes) => Some(Wait::Slot(bytes)),
             Kind::SlotAndEntry4(bytes) => Some(Wait::SlotAndEntry(bytes)),
             _ => None,
         };

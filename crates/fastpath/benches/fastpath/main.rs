@@ -82,7 +82,14 @@ const SERIES: [Series; 34] = [
         name: "entries inward",
         load: homes(true, 2_000_000),
         creates: false,
-        contenders: &[Kind::Redirect4, Kind::SlotAndEntry4(16), Kind::SlotAndEntry4(32), Kind::Nat44, Kind::Nat64],
+        contenders: &[
+            Kind::Redirect4,
+            Kind::Slot4(16),
+            Kind::Slot4(32),
+            Kind::SlotAndEntry4(16),
+            Kind::SlotAndEntry4(32),
+            Kind::Nat44,
+        ],
     },
     Series {
         name: "homes nat64",
@@ -414,14 +421,16 @@ fn say_ratio(one: &str, other: &str, rates: (&[f64], &[f64]), lost: u64, remarks
 }
 
 /// What a step takes: by how much a frame through one contender takes longer than through another, in nanoseconds.
-const STEPS: [(&str, Kind, Kind); 10] = [
+const STEPS: [(&str, Kind, Kind); 12] = [
     ("waiting for one of a million entries of 16 bytes", Kind::Entry4(16), Kind::Redirect4),
     ("of 32 bytes", Kind::Entry4(32), Kind::Redirect4),
     ("of 64 bytes", Kind::Entry4(64), Kind::Redirect4),
     ("waiting for one of a million entries of 16 bytes", Kind::Entry6(16), Kind::Redirect6),
     ("of 32 bytes", Kind::Entry6(32), Kind::Redirect6),
     ("of 64 bytes", Kind::Entry6(64), Kind::Redirect6),
-    ("waiting for a slot and an entry of 16 bytes", Kind::SlotAndEntry4(16), Kind::Redirect4),
+    ("waiting for one of two million slots of 16 bytes", Kind::Slot4(16), Kind::Redirect4),
+    ("of 32 bytes", Kind::Slot4(32), Kind::Redirect4),
+    ("waiting for a slot of 4 bytes and an entry of 16 bytes", Kind::SlotAndEntry4(16), Kind::Redirect4),
     ("and one of 32 bytes", Kind::SlotAndEntry4(32), Kind::Redirect4),
     ("is the slice this node's", Kind::Nat44Slices, Kind::Nat44),
     ("sending it to another node", Kind::Nat44Elsewhere, Kind::Redirect4),

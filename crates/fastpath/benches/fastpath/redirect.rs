@@ -23,6 +23,8 @@ pub(crate) enum Wait {
     Entry(u32),
     /// A slot of four bytes, and then the entry that it names.
     SlotAndEntry(u32),
+    /// A slot of so many bytes, that has all of the entry.
+    Slot(u32),
 }
 
 /// The two programs, one for each way. Dropping it detaches them.
@@ -32,20 +34,22 @@ pub(crate) struct Redirect {
 
 impl Redirect {
     pub(crate) fn start(lab: &Lab, wait: Wait) -> Result<Self> {
-        let (name, entry_words, slots) = match wait {
-            Wait::Nothing => ("bare_redirect", 0, 0),
-            Wait::Entry(bytes) => ("redirect_by_entry", bytes / 8, 0),
-            Wait::SlotAndEntry(bytes) => ("redirect_by_entry", bytes / 8, SLOTS),
+        let (name, bytes, entries, slots) = match wait {
+            Wait::Nothing => ("bare_redirect", 0, 0, 0),
+            Wait::Entry(bytes) => ("redirect_by_entry", bytes, ENTRIES, 0),
+            Wait::SlotAndEntry(bytes) => ("redirect_by_entry", bytes, ENTRIES, SLOTS),
+            Wait::Slot(bytes) => ("redirect_by_entry", bytes, SLOTS, 0),
         };
+        let entry_words = bytes / 8;
         let start = |from: &str, to: &str| -> std::result::Result<Ebpf, String> {
             let number = |name: &str| nix::net::if_::if_nametoindex(name).map_err(|why| format!("{name}: {why}"));
             let mut programs = EbpfLoader::new()
                 .override_global("exit_interface", &number(to)?, true)
                 .override_global("entry_words", &entry_words, true)
-                .override_global("entry_count", &ENTRIES, true)
+                .override_global("entry_count", &entries, true)
                 .override_global("slot_count", &slots, true)
                 .map_max_entries("slots", slots.max(1))
-                .map_max_entries("words", (ENTRIES * entry_words).max(1))
+                .map_max_entries("words", (entries * entry_words).max(1))
                 .load(OBJECT)
                 .map_err(|why| why.to_string())?;
             let program = programs.program_mut(name).ok_or("the object has no such program")?;
