@@ -110,7 +110,9 @@ impl Host {
         for what in ["-o addr", "route show table all", "-6 route show table all", "rule", "-6 rule"] {
             for line in self.run(&format!("ip {what}")).lines() {
                 // What the kernel adds by itself, sooner or later, and what it notes of links.
-                if !["fe80", "ff00", "anycast"].iter().any(|word| line.contains(word)) {
+                let is_of_an_address =
+                    what.starts_with("-6") && line.starts_with("local ") && line.contains("proto kernel");
+                if !is_of_an_address && !["fe80", "ff00", "anycast"].iter().any(|word| line.contains(word)) {
                     let line = line.split('\\').next().unwrap();
                     state.push(line.replace(" linkdown", "").replace(" tentative", "").replace(" [detached]", ""));
                 }

@@ -19,6 +19,7 @@ mod recovery;
 mod reset;
 pub mod route_lookup;
 mod scalability;
+mod steps;
 pub mod tcp;
 mod teardown;
 mod throughput;

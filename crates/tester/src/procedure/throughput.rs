@@ -10,7 +10,7 @@ use serde_json::json;
 use super::known::Known;
 use super::measured::{Measured, tolerating};
 use super::phase_one::fill_for;
-use super::turns::Steps;
+use super::steps::Steps;
 use crate::bench::{Bench, BenchError, Observer};
 use crate::effort::Effort;
 use crate::search::{Found, Search, Searching, Verdict};

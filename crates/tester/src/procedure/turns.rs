@@ -3,22 +3,11 @@
 
 use super::known::Known;
 use super::measured::Measured;
+use super::steps::Steps;
 use super::throughput::Throughput;
 use super::up_and_down::UpAndDown;
 use crate::bench::{Bench, BenchError, Observer};
 use crate::effort::Effort;
-
-/// A measurement under way, whose trials are made one at a time.
-pub(super) trait Steps {
-    /// Makes a trial; false if the measurement has ended.
-    ///
-    /// # Errors
-    /// If it cannot be run.
-    fn try_once(&mut self, bench: &mut Bench, observer: &mut dyn Observer) -> Result<bool, BenchError>;
-
-    /// What came of it.
-    fn end(self: Box<Self>, known: &mut Known) -> Measured;
-}
 
 /// What is measured of the throughput, one after the other.
 #[derive(Clone, Copy)]

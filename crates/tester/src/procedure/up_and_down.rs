@@ -11,7 +11,7 @@ use serde_json::json;
 use super::known::Known;
 use super::measured::{Bound, Measured, tolerating};
 use super::phase_one::fill_for;
-use super::turns::Steps;
+use super::steps::Steps;
 use crate::bench::{Bench, BenchError, Observer};
 use crate::effort::Effort;
 use crate::search::Verdict;

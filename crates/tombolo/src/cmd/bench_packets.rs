@@ -193,7 +193,7 @@ pub(crate) struct SelfTest {
     #[arg(long, value_enum, default_value = "auto", hide_default_value = true)]
     generator: Generator,
     /// Plain forwarding against itself and two forwarders 3 % apart, 20 times each: whether small
-    /// differences are seen, and only they (half an hour; an hour or so on a busy virtual machine)
+    /// differences are seen, and only they (an hour or so)
     #[arg(long)]
     full: bool,
     /// Repetitions of --full: on a machine that is disturbed more are needed, and how many it says
@@ -287,8 +287,12 @@ fn in_lines(power: &ResolvingPower) -> String {
             if is_good { "as it should be" } else { "NOT as it should be" }
         )
     };
-    let itself = line("plain forwarding against itself", &power.itself, power.itself.is_the_same());
-    let reduced = line("a forwarder with 97 % of the capacity", &power.reduced, power.reduced.is_slower());
+    let itself = line(
+        "half of the trials, up to 0.5 % lost: plain forwarding against itself",
+        &power.itself,
+        power.itself.is_the_same(),
+    );
+    let reduced = line("the same of a forwarder with 97 % of the capacity", &power.reduced, power.reduced.is_slower());
     let at_most = {
         let Comparison { ratio, interval: (low, high), .. } = power.itself_at_most;
         format!(
