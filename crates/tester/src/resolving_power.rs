@@ -112,7 +112,7 @@ impl Comparison {
 }
 
 fn plan(gateways: [Spec; 2], max_rate: Option<u64>) -> SeriesPlan {
-    // A failure is verified, and the search looks upwards again and again: neither a pause of the machine nor
+    // A failure is verified, and the search looks upwards once more: neither a pause of the machine nor
     // a slower moment must decide it, and a virtual one has many of both.
     let effort = Effort {
         form: "self-test",
