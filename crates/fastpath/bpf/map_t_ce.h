@@ -51,7 +51,7 @@ static __always_inline struct outcome map_t_ce_outside(const volatile struct ser
 		.remote = extract(&service->prefix, packet->source),
 	};
 	struct outcome outcome;
-	struct bound bound;
+	struct host host;
 	__u8 miss;
 
 	if (!is_in_prefix(&service->prefix, packet->source) || is_illegal_ipv4(arrival.remote) ||
@@ -62,15 +62,13 @@ static __always_inline struct outcome map_t_ce_outside(const volatile struct ser
 		return PASSED(miss);
 	if (!fit_to4(service, scratch))
 		return PASSED(MISS_SIZE);
-	outcome = inbound(service, scratch, &arrival, &bound);
+	outcome = inbound(service, scratch, &arrival, &host);
 	if (outcome.verdict != FORWARD)
 		return outcome;
 	to->source4 = arrival.remote;
-	to->destination4 = READ(bound.record->inside4);
-	take_inside_port(scratch, &bound);
+	to->destination4 = host.address4;
+	take_inside_port(scratch, &host);
 	become_ipv4(service, scratch, SIDE_OUTSIDE);
-	if (!is_still_bound(&bound))
-		return PASSED(MISS_RACE);
 	to->identification = next_identification(scratch, to->source4, to->destination4);
 	return FORWARDED;
 }

@@ -12,6 +12,7 @@
 #include "first.h"
 #include "parse.h"
 #include "session.h"
+#include "shortcut.h"
 
 /* True if `port` of the remote says that a helper listens to the connection: napt/helped.rs. */
 static __always_inline bool is_helped(const volatile struct service *service, __u8 space,
@@ -193,9 +194,10 @@ static __always_inline struct outcome keep(const volatile struct service *servic
 					   const struct bound *bound, __u8 space, __u8 side)
 {
 	struct binding *record = bound->record;
+	__u32 lifetime = plan.lifetimes[initial_state(space, side)], kept = bound->counts_as;
 
-	if (side == SIDE_OUTSIDE && ticks_since(bound->counts_as, READ(record->seen)) >=
-					    plan.lifetimes[initial_state(space, side)]) {
+	if (side == SIDE_OUTSIDE &&
+	    ticks_since(bound->counts_as, READ(record->seen)) >= lifetime) {
 		struct subscriber *subscriber = subscriber_of(bound);
 
 		if (subscriber &&
@@ -206,8 +208,10 @@ static __always_inline struct outcome keep(const volatile struct service *servic
 	 * sees that it was touched, or the caller sees, since it looks at the record again, that it is
 	 * gone.
 	 */
-	if (READ(record->life) >> 32 < bound->counts_as)
-		WRITE(*((__u32 *)&record->life + 1), bound->counts_as);
+	if (side == SIDE_OUTSIDE && lifetime >= KEPT_AHEAD)
+		kept += LEAD;
+	if (READ(record->life) >> 32 < kept)
+		WRITE(*((__u32 *)&record->life + 1), kept);
 	if (side == SIDE_INSIDE && READ(record->seen) < bound->counts_as)
 		WRITE(record->seen, bound->counts_as);
 	return FORWARDED;
@@ -416,18 +420,17 @@ struct arrival {
 };
 
 /* A packet from outside: the binding that it comes in by. */
-static __always_inline struct outcome inbound(const volatile struct service *service,
-					      struct scratch *scratch,
-					      const struct arrival *arrival, struct bound *bound)
+static __always_inline struct outcome come_by_binding(const volatile struct service *service,
+						      struct scratch *scratch,
+						      const struct arrival *arrival, __u32 now,
+						      struct bound *bound)
 {
 	const struct packet *packet = &scratch->packet;
-	__u32 slot, now = now_in_ticks();
+	__u32 slot;
 	struct session_key session;
 	struct sighting sighting;
 	bool overdue;
 
-	if (!arrival->range)
-		return PASSED(MISS_NOT_OURS);
 	if (is_helped(service, packet->space, packet->source_port))
 		return PASSED(MISS_HELPER);
 	/* An echo request to the host has any identifier. */
@@ -465,14 +468,48 @@ static __always_inline struct outcome inbound(const volatile struct service *ser
 	return open(service, scratch, bound, &session, SIDE_OUTSIDE);
 }
 
-/* The port of the inside endpoint; an echo has its identifier in both. */
-static __always_inline void take_inside_port(struct scratch *scratch, const struct bound *bound)
+/* A packet from outside: the host that it is for. */
+static __always_inline struct outcome inbound(const volatile struct service *service,
+					      struct scratch *scratch,
+					      const struct arrival *arrival, struct host *host)
 {
 	const struct packet *packet = &scratch->packet;
-	__u16 port = READ(bound->record->inside_port);
+	__u32 now = now_in_ticks();
+	__u64 *shortcut = 0, word = 0;
+	struct outcome outcome;
+	struct bound bound;
 
-	scratch->rewrite.destination_port = port;
-	scratch->rewrite.source_port = packet->space == SPACE_ICMP ? port : packet->source_port;
+	if (!arrival->range)
+		return PASSED(MISS_NOT_OURS);
+	if (packet->space == SPACE_UDP)
+		shortcut = shortcut_at(arrival->range, bpf_ntohl(arrival->address),
+				       bpf_ntohs(packet->destination_port));
+	if (shortcut && take_shortcut(shortcut, now, host))
+		return FORWARDED;
+	outcome = come_by_binding(service, scratch, arrival, now, &bound);
+	if (outcome.verdict != FORWARD)
+		return outcome;
+	host->address[0] = READ(bound.record->inside[0]);
+	host->address[1] = READ(bound.record->inside[1]);
+	host->address4 = READ(bound.record->inside4);
+	host->port = READ(bound.record->inside_port);
+	if (shortcut)
+		word = shortcut_by(&bound, host);
+	if (!is_still_bound(&bound))
+		return PASSED(MISS_RACE);
+	if (shortcut && word)
+		WRITE(*shortcut, word);
+	return FORWARDED;
+}
+
+/* The port of the host; an echo has its identifier in both. */
+static __always_inline void take_inside_port(struct scratch *scratch, const struct host *host)
+{
+	const struct packet *packet = &scratch->packet;
+
+	scratch->rewrite.destination_port = host->port;
+	scratch->rewrite.source_port =
+		packet->space == SPACE_ICMP ? host->port : packet->source_port;
 }
 
 #endif

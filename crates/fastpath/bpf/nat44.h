@@ -77,22 +77,22 @@ static __always_inline struct outcome come_in(const volatile struct service *ser
 	struct rewrite *to = &scratch->rewrite;
 	const struct arrival arrival = { range, packet->destination4, packet->source4 };
 	struct outcome outcome;
-	struct bound bound;
+	struct host host;
 
 	if (is_illegal_ipv4(packet->source4))
 		return PASSED(MISS_SCREENED);
-	outcome = inbound(service, scratch, &arrival, &bound);
+	outcome = inbound(service, scratch, &arrival, &host);
 	if (outcome.verdict != FORWARD)
 		return outcome;
 	to->side = SIDE_OUTSIDE;
 	to->source4 = packet->source4;
-	to->destination4 = READ(bound.record->inside4);
-	take_inside_port(scratch, &bound);
+	to->destination4 = host.address4;
+	take_inside_port(scratch, &host);
 	if (softwire) {
-		softwire[0] = READ(bound.record->inside[0]);
-		softwire[1] = READ(bound.record->inside[1]);
+		softwire[0] = host.address[0];
+		softwire[1] = host.address[1];
 	}
-	return is_still_bound(&bound) ? FORWARDED : PASSED(MISS_RACE);
+	return FORWARDED;
 }
 
 /* Whether a packet from inside keeps its address because of its destination's port

@@ -128,7 +128,7 @@ static __always_inline struct outcome nat64_outside(const volatile struct servic
 	struct rewrite *to = &scratch->rewrite;
 	const struct arrival arrival = { range, packet->destination4, packet->source4 };
 	struct outcome outcome;
-	struct bound bound;
+	struct host host;
 	__u8 miss;
 
 	if (is_illegal_ipv4(packet->source4) || is_forbidden(service, packet->source4))
@@ -138,15 +138,15 @@ static __always_inline struct outcome nat64_outside(const volatile struct servic
 		return PASSED(miss);
 	if (!fit_to6(service, scratch))
 		return PASSED(MISS_SIZE);
-	outcome = inbound(service, scratch, &arrival, &bound);
+	outcome = inbound(service, scratch, &arrival, &host);
 	if (outcome.verdict != FORWARD)
 		return outcome;
 	become_ipv6(service, scratch, SIDE_OUTSIDE);
 	embed(&service->prefix, packet->source4, to->source);
-	to->destination[0] = READ(bound.record->inside[0]);
-	to->destination[1] = READ(bound.record->inside[1]);
-	take_inside_port(scratch, &bound);
-	return is_still_bound(&bound) ? FORWARDED : PASSED(MISS_RACE);
+	to->destination[0] = host.address[0];
+	to->destination[1] = host.address[1];
+	take_inside_port(scratch, &host);
+	return FORWARDED;
 }
 
 #endif

@@ -106,9 +106,8 @@ impl FastPlan {
         let looked_up = taken_services.filter_map(|(service, _)| fast_record(&service.kind).table());
         let pools = (0..).zip(&plan.services).take(SERVICES);
         let pools = pools.filter_map(|(place, service)| Some((place, service.kind.pool()?.slices()?)));
-        let tables = LookupTables::new(looked_up, pools)?;
+        let mut tables = LookupTables::new(looked_up, pools)?;
         let mut record = PlanRecord::new(plan, geometry, settings, secret);
-        tables.complete(&mut record);
         // Nothing new may begin: what would is the engine's to refuse.
         let drained = if plan.times.draining_since.is_some() { SERVICE_ENGINE_BINDS | SERVICE_ENGINE_OPENS } else { 0 };
         let all = plan.services.iter().zip(&taken);
@@ -121,6 +120,7 @@ impl FastPlan {
                 Err(_) => ServiceRecord { kind: KIND_ENGINE, ..ServiceRecord::default() },
             };
         }
+        tables.complete(&mut record, plan.capacity.subscribers);
         let status = plan
             .services
             .iter()

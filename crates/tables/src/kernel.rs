@@ -13,6 +13,7 @@ use crate::entry::{CLAIMED, Entry, Lifetimes, Line, MARK, PENDING, STATE, Sessio
 use crate::hash::Hash;
 use crate::index::{ID, Index, PENDING as INDEX_PENDING};
 use crate::outside::CLOSED;
+use crate::shortcut::{ENDED_WORD, LEAD, SUBSCRIBER, TICK, lead_of};
 use crate::subscriber::{BLOCKS_WORD, COUNTS_WORD, Subscriber, SubscriberId, SubscriberKey};
 use crate::tables::{Candidate, Keeper, Tables};
 use crate::tick::Tick;
@@ -214,6 +215,10 @@ fn claim_in<'t>(line: &'t Line, lifetimes: &Lifetimes, now: Tick) -> Option<(&'t
     })
 }
 
+/// `shortcuts` in `shortcut.h`: one of them.
+#[derive(Debug, Default)]
+pub struct Shortcut(AtomicU64);
+
 /// A program at the tables.
 #[derive(Debug, Clone, Copy)]
 pub struct Program<'t>(pub &'t Tables);
@@ -335,10 +340,14 @@ impl Program<'_> {
             }
         }
         let life = bindings.life(id.get());
-        if read(life) >> 32 < u64::from(now.0) {
+        let until = match keeper {
+            Keeper::Inside => now,
+            Keeper::Outside { alone_after, .. } => Tick(now.0 + lead_of(alone_after)),
+        };
+        if read(life) >> 32 < u64::from(until.0) {
             // A store of the upper half, whatever the lower one is by then: the model has whole words
             // only.
-            let touched = |life: u64| Some(life & 0xffff_ffff | u64::from(now.0) << 32);
+            let touched = |life: u64| Some(life & 0xffff_ffff | u64::from(until.0) << 32);
             let _ = life.fetch_update(Ordering::Release, Ordering::Relaxed, touched);
         }
         if keeper == Keeper::Inside {
@@ -346,6 +355,35 @@ impl Program<'_> {
         }
         // `is_still_bound`
         bindings.look_in_kernel(id.get()) == Some(*binding)
+    }
+
+    /// `inbound` in `napt.h`, with `shortcut_by` of `shortcut.h`: the outside keeps the binding that was found, and leaves a
+    /// shortcut at `place`.
+    pub fn leave_shortcut(
+        &self,
+        Shortcut(place): &Shortcut,
+        id: BindingId,
+        binding: &Binding,
+        keeper: Keeper,
+        now: Tick,
+    ) {
+        if !self.keep(id, binding, keeper, now) {
+            return;
+        }
+        let bindings = &self.0.bindings;
+        let life = read(bindings.life(id.get()));
+        let holds = life & STAGE == LIVE && life >> 32 >= u64::from(now.0 + LEAD);
+        if holds && bindings.look_in_kernel(id.get()) == Some(*binding) {
+            write(place, u64::from(now.0) << TICK | u64::from(binding.subscriber) << SUBSCRIBER);
+        }
+    }
+
+    /// `take_shortcut`: whether a packet may go by it.
+    #[must_use]
+    pub fn may_take_shortcut(&self, Shortcut(place): &Shortcut, now: Tick) -> bool {
+        let word = read(place);
+        let tick = word >> TICK;
+        word != 0 && u64::from(now.0) - tick <= LEAD.into() && tick > read(&self.0.bindings.cells[0].0[ENDED_WORD])
     }
 
     /// `open` in `napt.h`: the binding was found, and no session.

@@ -23,6 +23,7 @@
 //! * [`arena`]: records of one line that are claimed, made live, retired and freed.
 //! * [`subscriber`], [`binding`], [`outside`], [`blocks`], [`session`]: the records. The first session of
 //!   a TCP binding lies in the binding's record.
+//! * [`shortcut`]: for how long a datagram from outside need not look at its binding.
 //! * [`tables`]: the tables together: admit, bind, find. [`sweep`]: what has expired goes.
 //! * [`path_mtu`]: what routers have said of paths to the far ends of softwires.
 //! * [`conversation`]: connections in which helpers rewrite what the ends say.
@@ -63,6 +64,7 @@ pub mod path_mtu;
 pub mod session;
 mod session_ref;
 pub mod shared;
+pub mod shortcut;
 pub mod subscriber;
 pub mod sweep;
 pub mod tables;

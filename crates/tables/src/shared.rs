@@ -5,7 +5,7 @@ use tombolo_records::{Constant, Record};
 #[cfg(not(loom))]
 use crate::lpm::layout;
 use crate::tick::Tick;
-use crate::{arena, binding, index, outside, path_mtu, session, subscriber};
+use crate::{arena, binding, index, outside, path_mtu, session, shortcut, subscriber};
 
 tombolo_records::constants! {
     /// Binary logarithm of the nanoseconds in a tick.
@@ -21,6 +21,7 @@ pub fn numbers() -> Vec<Constant> {
         binding::flags::constants(),
         index::constants(),
         outside::constants(),
+        shortcut::constants(),
         subscriber::constants(),
         session::constants(),
         path_mtu::constants(),

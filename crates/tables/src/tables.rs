@@ -6,8 +6,8 @@
 //! * a binding is made: claim a record, at home if one is free there (home.rs); claim an outside slot; fill the record, make it readable;
 //!   publish it in the inside index; make it live. Whoever loses the race for the inside endpoint
 //!   undoes its steps in reverse.
-//! * a binding goes: retire the record (one caller wins); unlink it from the inside index; close
-//!   the outside slot; free the record. If it goes with sessions on it ([`Removal`]), they go
+//! * a binding goes: retire the record (one caller wins); end the shortcuts to it; unlink it from the inside
+//!   index; close the outside slot; free the record. If it goes with sessions on it ([`Removal`]), they go
 //!   before the record is free, so that none is ever found under a number that is another
 //!   binding's.
 //! * a session is made on a binding: touch the binding; count the session; put it into the table, or
@@ -27,7 +27,7 @@
 //!
 //! # Bindings without sessions
 //! Where a session would decide nothing, packets make none, and the binding keeps its own time: it
-//! is touched by whoever sends, and notes when the inside did ([`Tables::keep`]). One in which the
+//! is touched by whoever sends, by the outside a little [ahead](crate::shortcut), and notes when the inside did ([`Tables::keep`]). One in which the
 //! inside has been silent for its whole lifetime is kept by the outside alone, which any stranger
 //! can do. Such bindings count for the subscriber as one session each that the inside has not
 //! answered, and beyond the budget the outside keeps none of them.
@@ -55,6 +55,7 @@ use crate::session::{
     UNANSWERED,
 };
 use crate::session_ref::Place;
+use crate::shortcut::lead_of;
 use crate::subscriber::{Subscriber, SubscriberId, SubscriberKey, Subscribers};
 use crate::tick::Tick;
 
@@ -207,7 +208,7 @@ pub enum Keeper {
     Inside,
     /// The outside, which any packet to a binding does.
     Outside {
-        /// Ticks that the inside may be silent before the outside keeps the binding alone.
+        /// Ticks that the inside may be silent before the outside keeps the binding alone: the lifetime of the binding.
         alone_after: u32,
         /// Of how many bindings of a subscriber it may, those counted that have a session that the
         /// inside has not answered.
@@ -443,6 +444,7 @@ impl Tables {
         if !self.bindings.retire(id, binding, seen) {
             return false;
         }
+        self.bindings.end_shortcuts(seen, now);
         self.inside_index.remove(self.key.hash(binding.inside.words()), id.get());
         self.outside.close(binding.outside_slot, id, now);
         true
@@ -575,7 +577,8 @@ impl Tables {
                 let is_alone = now.since(self.bindings.seen(id)) >= alone_after;
                 let subscriber = SubscriberId::new(binding.subscriber);
                 let is_over = |id| self.subscribers.unanswered(id) >= budget;
-                is_alone && subscriber.is_some_and(is_over) || self.bindings.touch(id, now)
+                let ahead = Tick(now.0.saturating_add(lead_of(alone_after)));
+                is_alone && subscriber.is_some_and(is_over) || self.bindings.touch(id, ahead)
             }
         }
     }

@@ -1,11 +1,12 @@
-//! What the programs look up of a plan, in arrays of their own: explicit mappings, softwires, rules, and which
-//! subscribers were given a slice of the cluster. They are made anew with each plan and go with its programs, so that a reload exchanges
+//! What the programs look up of a plan, in arrays of their own: explicit mappings, softwires, rules, which
+//! subscribers were given a slice of the cluster, and what they have seen of outside ports. They are made anew with each plan and go with its programs, so that a reload exchanges
 //! both in one instant.
 
 mod array;
 mod map_rules;
 mod mappings;
 mod pins;
+mod shortcuts;
 mod softwires;
 
 use aya::{Ebpf, EbpfLoader};
@@ -15,6 +16,7 @@ use self::array::Content;
 use self::map_rules::MapRules;
 use self::mappings::Mappings;
 use self::pins::Pins;
+use self::shortcuts::Shortcuts;
 use self::softwires::Softwires;
 use crate::error::FastPathError;
 use crate::record::PlanRecord;
@@ -27,6 +29,7 @@ pub(crate) struct LookupTables {
     softwires: Softwires,
     rules: MapRules,
     pins: Pins,
+    shortcuts: Shortcuts,
 }
 
 impl LookupTables {
@@ -49,17 +52,19 @@ impl LookupTables {
         Ok(made)
     }
 
-    /// Writes down where the tables begin and end.
-    pub(crate) fn complete(&self, plan: &mut PlanRecord) {
+    /// Writes down where the tables begin and end. To be called when the services are there.
+    pub(crate) fn complete(&mut self, plan: &mut PlanRecord, subscribers: u32) {
         self.mappings.complete(plan);
         plan.softwire_first_block = self.softwires.first_block();
         plan.map_ipv4 = self.rules.bounds();
+        self.shortcuts = Shortcuts::assign(plan, subscribers);
     }
 
     /// Makes the arrays of the programs as large as the tables.
     pub(crate) fn size<'l, 'g>(&self, loader: &'l mut EbpfLoader<'g>) -> &'l mut EbpfLoader<'g> {
         self.contents().for_each(|content| content.size(loader));
         self.pins.size(loader);
+        self.shortcuts.size(loader);
         loader
     }
 

@@ -80,6 +80,9 @@ tombolo_records::constants! {
     pub(crate) const SERVICE_ADDRESS_DEPENDENT: u16 = 4096;
     /// UDP and ICMP make sessions, whatever the filtering.
     pub(crate) const SERVICE_KEEPS_SESSIONS: u16 = 32768;
+
+    /// Value of a range's `first_shortcut`.
+    pub(crate) const NO_SHORTCUTS: u32 = u32::MAX;
 }
 
 tombolo_records::records! {
@@ -122,6 +125,8 @@ tombolo_records::records! {
         first_slot: u32,
         /// Ports that have a slot.
         span: Ports,
+        /// The first of its shortcuts (shortcut.h); NO_SHORTCUTS if it has none.
+        first_shortcut: u32,
         /// Ports that are handed out in the kernel, by space (the fourth is for the verifier); the
         /// engine may know more.
         handed_out: [PoolPorts; 4],

@@ -11,7 +11,7 @@ use tombolo_engine::mapping::pool::{Owner, Pool, PoolRange, PortRanges};
 
 use super::parts::{fill, mask};
 use crate::record::{
-    AllocationRecord, CLAIM_NO_ICMP, PORT_GROUPS, PoolPorts, PoolRecord, PortRuns, Ports, RANGES, Range,
+    AllocationRecord, CLAIM_NO_ICMP, NO_SHORTCUTS, PORT_GROUPS, PoolPorts, PoolRecord, PortRuns, Ports, RANGES, Range,
     SERVICE_ENGINE_BINDS, SLICED, SLICED_BY_ENGINE, SLICED_PINS, ServiceRecord, halves,
 };
 
@@ -103,6 +103,7 @@ fn pool_record(range: &PoolRange) -> PoolRecord {
         addresses: Range { first: first.to_bits(), last: last.to_bits() },
         first_slot: *first_slot,
         span: Ports { first: *span.start(), last: *span.end() },
+        first_shortcut: NO_SHORTCUTS,
         handed_out: [pool_ports(tcp), pool_ports(udp), pool_ports(icmp), PoolPorts::default()],
     }
 }

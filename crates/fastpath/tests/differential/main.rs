@@ -18,6 +18,7 @@ mod objects;
 mod packets;
 mod plans;
 mod portions;
+mod shortcuts;
 mod softwires;
 mod world;
 
@@ -199,6 +200,7 @@ fn try_one(world: &mut World, program: Program, frame: &[u8], score: &mut Score,
     if world::tick() != tick {
         // The second changed in between; which one the program has seen nobody knows.
         world.put_back(&before);
+        world.end_shortcuts();
         return;
     }
     world.put_back(&before);

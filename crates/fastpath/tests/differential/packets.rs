@@ -161,6 +161,23 @@ pub(crate) fn frame(numbers: &mut Numbers, ethertype: [u8; 2], packet: &[u8]) ->
     frame
 }
 
+/// A datagram of four bytes, with right checksums.
+pub(crate) fn datagram(source: (Ipv4Addr, u16), destination: (Ipv4Addr, u16)) -> Vec<u8> {
+    let mut packet = vec![0x45, 0, 0, 32, 0, 1, 0x40, 0, 64, 17, 0, 0];
+    packet.extend(source.0.octets());
+    packet.extend(destination.0.octets());
+    write_ipv4_checksum(&mut packet);
+    packet.extend(source.1.to_be_bytes());
+    packet.extend(destination.1.to_be_bytes());
+    packet.extend([0, 12, 0, 0, 1, 2, 3, 4]);
+    let mut sum = words(&packet[12..]) + 17 + 12;
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    packet[26..28].copy_from_slice(&(!u16::try_from(sum).unwrap()).to_be_bytes());
+    frame(&mut Numbers(1), [0x08, 0x00], &packet)
+}
+
 pub(crate) fn ports(numbers: &mut Numbers) -> (u16, u16) {
     (numbers.pick(&PORTS), numbers.pick(&PORTS))
 }

@@ -122,6 +122,7 @@ pub(crate) fn all() -> Vec<Case> {
     cases.extend(crate::softwires::cases());
     cases.extend(crate::borders::cases());
     cases.extend(crate::cluster::cases());
+    cases.extend(crate::shortcuts::cases());
     cases
 }
 

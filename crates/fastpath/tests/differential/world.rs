@@ -15,7 +15,10 @@ use tombolo_fastpath::{PinnedMemory, Settings, Slices};
 use tombolo_tables::binding::{Binding, BindingId, BindingRecord};
 use tombolo_tables::hash::HashKey;
 use tombolo_tables::memory::{Backing, MemoryError, MemorySource};
+use tombolo_tables::shortcut;
 use tombolo_tables::subscriber::SubscriberId;
+use tombolo_tables::tables::Removal;
+use tombolo_tables::tick::Tick;
 use tombolo_tables::{Tables, audit};
 
 use crate::packets::Numbers;
@@ -157,16 +160,49 @@ impl World {
         cluster::disturb(self, numbers);
         if numbers.one_in(700) {
             self.put_back(&self.empty);
+            self.end_shortcuts();
+        }
+        if self.has_shortcuts() && numbers.one_in(100) {
+            self.remove_a_binding(numbers);
         }
         if numbers.one_in(20) {
             let far_end = if numbers.one_in(2) { softwires::LOCAL } else { softwires::REMOTE };
             let mtu = 1280 + u32::try_from(numbers.below(260)).unwrap();
-            self.tables.paths.learn(far_end.octets(), mtu, tombolo_tables::tick::Tick(tick()));
+            self.tables.paths.learn(far_end.octets(), mtu, Tick(tick()));
         }
         if numbers.one_in(8) {
             let age = u32::try_from(numbers.below(90)).unwrap();
             self.age_a_session(numbers, age);
             self.age_a_binding(numbers, age);
+        }
+    }
+
+    /// Whether the programs have shortcuts, unless changes are noted.
+    fn has_shortcuts(&self) -> bool {
+        shortcut::lead_of(self.plan.times.of_binding(17)) > 0
+    }
+
+    /// No outside endpoint has an owner, until the tables are put back.
+    pub(crate) fn forget_slots(&self) {
+        let (_, span, bytes) = self.spans.iter().find(|(name, ..)| *name == "outside-index").unwrap();
+        // SAFETY: the span is that long; nobody else runs.
+        unsafe { std::ptr::write_bytes(span.base().as_ptr(), 0, *bytes) };
+    }
+
+    /// What the programs have seen of bindings is over, as these were put back.
+    pub(crate) fn end_shortcuts(&self) {
+        let (_, span, _) = self.spans.iter().find(|(name, ..)| *name == "bindings").unwrap();
+        // SAFETY: the first word of a record that is nobody's; nobody else runs.
+        unsafe { span.base().as_ptr().cast::<u64>().write(tick().into()) };
+    }
+
+    /// One goes that packets use.
+    fn remove_a_binding(&mut self, numbers: &mut Numbers) {
+        let ids: Vec<BindingId> = self.tables.bindings.iter().collect();
+        if let Some(id) = ids.get(numbers.below(ids.len().max(1))) {
+            let mut removal = Removal::new(&self.tables);
+            removal.unbind_if(*id, |_| true, Tick(tick())).unwrap();
+            removal.finish();
         }
     }
 
@@ -264,6 +300,11 @@ impl World {
                     record.fill(0);
                 }
                 record[34..36].fill(0);
+                // By a shortcut the outside leaves nothing: how far ahead the binding is kept is another matter.
+                let touched = u32::from_ne_bytes(record[36..40].try_into().unwrap());
+                if *name == "bindings" && record[28] == 17 && self.has_shortcuts() && touched + 1 >= tick() {
+                    record[36..40].fill(0xff);
+                }
                 if !with_touched {
                     record[36..40].fill(0);
                 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use tombolo_tables::audit;
 use tombolo_tables::binding::{Binding, BindingId, InsideKey};
-use tombolo_tables::kernel::Program;
+use tombolo_tables::kernel::{Program, Shortcut};
 use tombolo_tables::session::{Inserted, Lifetimes, SessionKey};
 use tombolo_tables::subscriber::{Subscriber, SubscriberKey};
-use tombolo_tables::tables::{Candidate, Keeper, Opener, Tables};
+use tombolo_tables::tables::{Candidate, Keeper, Opener, Removal, Tables};
 use tombolo_tables::tick::Tick;
 
 use crate::{NOW, OPEN, assert_sound, assert_whole, candidate, inside, model, spawn, tables, template};
@@ -40,6 +40,11 @@ fn bind(tables: &Tables, port: u16, slots: &[u32], now: Tick) -> Option<BindingI
 
 fn bind_in_kernel(tables: &Tables, port: u16, slots: &[u32]) -> Option<BindingId> {
     Program(tables).bind(&of_subscriber(port), &candidates(slots), 0, NOW)
+}
+
+/// The binding that has the first outside slot.
+fn of_outside(tables: &Tables) -> Binding {
+    tables.find_outside(0).unwrap().1
 }
 
 fn session(binding: BindingId, remote: u8) -> SessionKey {
@@ -106,6 +111,31 @@ model! {
             found.iter().for_each(|(_, binding)| assert_whole(binding));
         }
         engine.join().unwrap();
+        assert_sound(&tables);
+    }
+}
+
+model! {
+    no_shortcut_leads_to_a_binding_that_has_gone_before_its_time, 1, || {
+        const EARLIER: Tick = Tick(NOW.0 - 40);
+        let keeper = Keeper::Outside { alone_after: 300, budget: 1 };
+        let tables = world(1, 1);
+        let shortcut = Arc::new(Shortcut::default());
+        let id = bind(&tables, 1, &[0], EARLIER).unwrap();
+        let binding = of_outside(&tables);
+        Program(&tables).leave_shortcut(&shortcut, id, &binding, keeper, EARLIER);
+        assert!(Program(&tables).may_take_shortcut(&shortcut, EARLIER));
+        let place = Arc::clone(&shortcut);
+        let program = spawn(&tables, move |tables| {
+            if let Some((id, binding)) = Program(tables).find_outside(0) {
+                Program(tables).leave_shortcut(&place, id, &binding, keeper, NOW);
+            }
+        });
+        let mut removal = Removal::new(&tables);
+        assert!(removal.unbind_if(id, |_| true, NOW).is_some());
+        drop(removal);
+        program.join().unwrap();
+        assert!(!Program(&tables).may_take_shortcut(&shortcut, NOW));
         assert_sound(&tables);
     }
 }
