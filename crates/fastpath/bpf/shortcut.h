@@ -52,10 +52,6 @@ static __always_inline bool take_shortcut(const __u64 *place, __u32 now, struct 
 
 	if (!word || age > LEAD || !none)
 		return false;
-	/* A removal that the word came after is seen. */
-	ORDER_READS();
-	if (now - age <= READ(none->inside[0]))
-		return false;
 	known = RECORD(known_hosts, word >> SHORTCUT_SUBSCRIBER & SHORTCUT_SUBSCRIBERS);
 	if (!known)
 		return false;
@@ -63,7 +59,9 @@ static __always_inline bool take_shortcut(const __u64 *place, __u32 now, struct 
 	host->address[1] = READ(known->address[1]);
 	host->address4 = host->address[1] >> 32;
 	host->port = word;
-	return true;
+	/* The number may be another subscriber's meanwhile, but not before the shortcut has ended. */
+	ORDER_READS();
+	return now - age > READ(none->inside[0]);
 }
 
 /* The shortcut to `host` by its binding, which a packet has just kept; 0 if there can be none. It holds if
