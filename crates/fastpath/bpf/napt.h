@@ -208,7 +208,7 @@ static __always_inline struct outcome keep(const volatile struct service *servic
 	 * sees that it was touched, or the caller sees, since it looks at the record again, that it is
 	 * gone.
 	 */
-	if (side == SIDE_OUTSIDE && lifetime >= KEPT_AHEAD)
+	if (side == SIDE_OUTSIDE && lifetime >= KEPT_AHEAD && bound->counts_as == bound->now)
 		kept += LEAD;
 	if (READ(record->life) >> 32 < kept)
 		WRITE(*((__u32 *)&record->life + 1), kept);

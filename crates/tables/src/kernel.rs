@@ -13,7 +13,7 @@ use crate::entry::{CLAIMED, Entry, Lifetimes, Line, MARK, PENDING, STATE, Sessio
 use crate::hash::Hash;
 use crate::index::{ID, Index, PENDING as INDEX_PENDING};
 use crate::outside::CLOSED;
-use crate::shortcut::{ENDED_WORD, LEAD, SUBSCRIBER, TICK, lead_of};
+use crate::shortcut::{ENDED_WORD, LEAD, SUBSCRIBER, TICK};
 use crate::subscriber::{BLOCKS_WORD, COUNTS_WORD, Subscriber, SubscriberId, SubscriberKey};
 use crate::tables::{Candidate, Keeper, Tables};
 use crate::tick::Tick;
@@ -332,7 +332,7 @@ impl Program<'_> {
     #[must_use]
     pub fn keep(&self, id: BindingId, binding: &Binding, keeper: Keeper, now: Tick) -> bool {
         let bindings = &self.0.bindings;
-        if let Keeper::Outside { alone_after, budget } = keeper {
+        if let Keeper::Outside { alone_after, budget, .. } = keeper {
             let subscriber = SubscriberId::new(binding.subscriber);
             let is_over = |id| self.0.subscribers.unanswered(id) >= budget;
             if now.since(bindings.seen(id)) >= alone_after && subscriber.is_some_and(is_over) {
@@ -342,7 +342,7 @@ impl Program<'_> {
         let life = bindings.life(id.get());
         let until = match keeper {
             Keeper::Inside => now,
-            Keeper::Outside { alone_after, .. } => Tick(now.0 + lead_of(alone_after)),
+            Keeper::Outside { ahead, .. } => Tick(now.0 + ahead),
         };
         if read(life) >> 32 < u64::from(until.0) {
             // A store of the upper half, whatever the lower one is by then: the model has whole words

@@ -10,8 +10,8 @@
 //!                  | tick             | subscriber    | inside port |
 //! ```
 //!
-//! The address is in the subscriber's record. There are few of these, so that the processor's caches hold them, while the lines of
-//! slot and binding, one after the other, are as far away as memory is.
+//! The address is in a table of theirs by the subscriber's number. There are few of these, so that the processor's caches hold them, while
+//! the lines of slot and binding, one after the other, are as far away as memory is.
 //!
 //! The word is no part of the tables. Only the programs know it, it goes with them, and it may be lost at any time. It was written
 //! in tick `t` by a program that had kept the binding until `t + LEAD` at least, and saw it live after that. Until then it holds,

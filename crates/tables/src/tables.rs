@@ -55,7 +55,6 @@ use crate::session::{
     UNANSWERED,
 };
 use crate::session_ref::Place;
-use crate::shortcut::lead_of;
 use crate::subscriber::{Subscriber, SubscriberId, SubscriberKey, Subscribers};
 use crate::tick::Tick;
 
@@ -208,8 +207,10 @@ pub enum Keeper {
     Inside,
     /// The outside, which any packet to a binding does.
     Outside {
-        /// Ticks that the inside may be silent before the outside keeps the binding alone: the lifetime of the binding.
+        /// Ticks that the inside may be silent before the outside keeps the binding alone.
         alone_after: u32,
+        /// Ticks that it keeps it [ahead](crate::shortcut).
+        ahead: u32,
         /// Of how many bindings of a subscriber it may, those counted that have a session that the
         /// inside has not answered.
         budget: u32,
@@ -573,11 +574,11 @@ impl Tables {
                 }
                 is_there
             }
-            Keeper::Outside { alone_after, budget } => {
+            Keeper::Outside { alone_after, ahead, budget } => {
                 let is_alone = now.since(self.bindings.seen(id)) >= alone_after;
                 let subscriber = SubscriberId::new(binding.subscriber);
                 let is_over = |id| self.subscribers.unanswered(id) >= budget;
-                let ahead = Tick(now.0.saturating_add(lead_of(alone_after)));
+                let ahead = Tick(now.0.saturating_add(ahead));
                 is_alone && subscriber.is_some_and(is_over) || self.bindings.touch(id, ahead)
             }
         }

@@ -7,6 +7,7 @@ use tombolo_tables::audit;
 use tombolo_tables::binding::{Binding, BindingId, InsideKey};
 use tombolo_tables::kernel::{Program, Shortcut};
 use tombolo_tables::session::{Inserted, Lifetimes, SessionKey};
+use tombolo_tables::shortcut::LEAD;
 use tombolo_tables::subscriber::{Subscriber, SubscriberKey};
 use tombolo_tables::tables::{Candidate, Keeper, Opener, Removal, Tables};
 use tombolo_tables::tick::Tick;
@@ -118,7 +119,7 @@ model! {
 model! {
     no_shortcut_leads_to_a_binding_that_has_gone_before_its_time, 1, || {
         const EARLIER: Tick = Tick(NOW.0 - 40);
-        let keeper = Keeper::Outside { alone_after: 300, budget: 1 };
+        let keeper = Keeper::Outside { alone_after: 300, ahead: LEAD, budget: 1 };
         let tables = world(1, 1);
         let shortcut = Arc::new(Shortcut::default());
         let id = bind(&tables, 1, &[0], EARLIER).unwrap();

@@ -21,6 +21,7 @@ use rand_core::Rng;
 use tombolo_tables::Tables;
 use tombolo_tables::binding::{Binding, BindingId, InsideKey};
 use tombolo_tables::session::{SessionKey, SessionRef, State};
+use tombolo_tables::shortcut::lead_of;
 use tombolo_tables::tables::{Keeper, OpenError, Opener};
 use tombolo_tables::tick::Tick;
 use tombolo_wire::Port;
@@ -271,7 +272,9 @@ impl<R: Rng> Napt<'_, R> {
     /// The outside, as far as it may keep a binding.
     fn outsider(&self, space: PortSpace) -> Keeper {
         let alone_after = self.times.of_binding(space.protocol());
-        Keeper::Outside { alone_after, budget: self.policy.unanswered.of_subscriber }
+        // What counts as earlier, as its port has a time of its own, keeps it no longer than that.
+        let ahead = if self.counts_as == self.now { lead_of(alone_after) } else { 0 };
+        Keeper::Outside { alone_after, ahead, budget: self.policy.unanswered.of_subscriber }
     }
 
     fn has_session(&self, key: &SessionKey) -> bool {
