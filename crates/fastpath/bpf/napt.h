@@ -196,8 +196,7 @@ static __always_inline struct outcome keep(const volatile struct service *servic
 	struct binding *record = bound->record;
 	__u32 lifetime = plan.lifetimes[initial_state(space, side)], kept = bound->counts_as;
 
-	if (side == SIDE_OUTSIDE &&
-	    ticks_since(bound->counts_as, READ(record->seen)) >= lifetime) {
+	if (side == SIDE_OUTSIDE && ticks_since(bound->counts_as, READ(record->seen)) >= lifetime) {
 		struct subscriber *subscriber = subscriber_of(bound);
 
 		if (subscriber &&
@@ -508,8 +507,8 @@ static __always_inline void take_inside_port(struct scratch *scratch, const stru
 	const struct packet *packet = &scratch->packet;
 
 	scratch->rewrite.destination_port = host->port;
-	scratch->rewrite.source_port =
-		packet->space == SPACE_ICMP ? host->port : packet->source_port;
+	scratch->rewrite.source_port = packet->space == SPACE_ICMP ? host->port :
+								     packet->source_port;
 }
 
 #endif

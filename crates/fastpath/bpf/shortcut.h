@@ -79,8 +79,7 @@ static __always_inline __u64 shortcut_by(const struct bound *bound, const struct
 	 * another address.
 	 */
 	if (!id || !subscriber || !known || (life & LIFE_STAGE) != STAGE_LIVE ||
-	    life >> 32 < bound->now + LEAD ||
-	    READ(subscriber->inside[0]) != host->address[0] ||
+	    life >> 32 < bound->now + LEAD || READ(subscriber->inside[0]) != host->address[0] ||
 	    READ(subscriber->inside[1]) != host->address[1] ||
 	    READ(subscriber->inside4) != host->address4)
 		return 0;
