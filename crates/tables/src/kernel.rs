@@ -13,7 +13,7 @@ use crate::entry::{CLAIMED, Entry, Lifetimes, Line, MARK, PENDING, STATE, Sessio
 use crate::hash::Hash;
 use crate::index::{ID, Index, PENDING as INDEX_PENDING};
 use crate::outside::CLOSED;
-use crate::shortcut::{ENDED_WORD, LEAD, SUBSCRIBER, TICK};
+use crate::shortcut::{LEAD, SUBSCRIBER, TICK};
 use crate::subscriber::{BLOCKS_WORD, COUNTS_WORD, Subscriber, SubscriberId, SubscriberKey};
 use crate::tables::{Candidate, Keeper, Tables};
 use crate::tick::Tick;
@@ -383,7 +383,7 @@ impl Program<'_> {
     pub fn may_take_shortcut(&self, Shortcut(place): &Shortcut, now: Tick) -> bool {
         let word = read(place);
         let tick = word >> TICK;
-        word != 0 && u64::from(now.0) - tick <= LEAD.into() && tick > read(&self.0.bindings.cells[0].0[ENDED_WORD])
+        word != 0 && u64::from(now.0) - tick <= LEAD.into() && tick > read(self.0.bindings.shortcuts_ended())
     }
 
     /// `open` in `napt.h`: the binding was found, and no session.

@@ -19,7 +19,7 @@
 //! and with them the words of all bindings end that are as old (`Bindings::end_shortcuts`), before its slot is closed, so that none is
 //! left when another binding gets the slot. One whose time is over has none that holds.
 
-use crate::atomic::Ordering;
+use crate::atomic::{AtomicU64, Ordering};
 use crate::binding::Bindings;
 use crate::tick::Tick;
 
@@ -44,28 +44,24 @@ pub const fn lead_of(lifetime: u32) -> u32 {
     if lifetime >= KEPT_AHEAD { LEAD } else { 0 }
 }
 
-/// In the record that has number 0, and is nobody's, the tick up to which shortcuts have ended.
-pub(crate) const ENDED_WORD: usize = 0;
-
 impl Bindings {
     /// A binding goes at `now` that is kept until `kept`: the shortcuts to it end, and others as old.
     pub(crate) fn end_shortcuts(&self, kept: Tick, now: Tick) {
-        let ended = &self.cells[0].0[ENDED_WORD];
         // Programs store without exchanging: one that keeps the binding for the inside may undo what one beside it has kept
         // ahead, in the tick of its word, or the next one.
         let is_ahead = kept.0 > now.0.saturating_add(1);
         let last = u64::from(if is_ahead { kept.0.saturating_sub(LEAD) } else { kept.0.saturating_add(1) });
-        // Packets read the line: for bindings whose time is over it is written once a tick. Which word a program sees
-        // first does not matter: a packet that goes by a shortcut meanwhile was on its way.
+        // Packets read the line: for bindings whose time is over it is written once a tick. Whoever gets the slot, or the
+        // subscriber's number, sees it: both are released after this.
+        let ended = self.shortcuts_ended();
         if ended.load(Ordering::Relaxed) < last {
             ended.fetch_max(last, Ordering::Relaxed);
         }
     }
 
-    /// The tick up to which shortcuts have ended.
-    #[must_use]
-    pub fn shortcuts_ended(&self) -> Tick {
-        Tick(u32::try_from(self.cells[0].0[ENDED_WORD].load(Ordering::Relaxed)).unwrap_or(u32::MAX))
+    /// The tick up to which shortcuts have ended: in the record that has number 0, and is nobody's.
+    pub(crate) fn shortcuts_ended(&self) -> &AtomicU64 {
+        &self.cells[0].0[0]
     }
 }
 
@@ -77,14 +73,16 @@ mod tests {
     #[test]
     fn one_that_goes_before_its_time_ends_those_as_old_and_no_younger_ones() {
         let bindings = Bindings::new(&mut Heap, 10).unwrap();
-        assert_eq!(bindings.shortcuts_ended(), Tick(0));
+        let ended = || bindings.shortcuts_ended().load(Ordering::Relaxed);
+        assert_eq!(ended(), 0);
         bindings.end_shortcuts(Tick(116), Tick(107));
-        assert_eq!(bindings.shortcuts_ended(), Tick(100), "a word of tick 100 was of a binding kept until 116");
+        assert_eq!(ended(), 100, "a word of tick 100 was of a binding kept until 116");
         bindings.end_shortcuts(Tick(20), Tick(400));
-        assert_eq!(bindings.shortcuts_ended(), Tick(100), "one whose time is over");
+        assert_eq!(ended(), 100, "one whose time is over");
         bindings.end_shortcuts(Tick(110), Tick(110));
-        assert_eq!(bindings.shortcuts_ended(), Tick(111), "not kept ahead any more");
+        assert_eq!(ended(), 111, "not kept ahead any more");
         bindings.end_shortcuts(Tick(3), Tick(3));
+        assert_eq!(ended(), 111, "in the first ticks of a machine");
     }
 
     #[test]

@@ -49,8 +49,8 @@ const fn many(population: Population, inward: bool) -> Load {
     Load { ports: (16, 50), population, is_tcp: false, inward, frames: 1_000_000 }
 }
 
-/// Frames that come to each of a million bindings six times: of as many as in a quarter of a minute of a busy gateway, the
-/// first looks at the binding, and the others need not (`bpf/shortcut.h`).
+/// Frames of which six come to each of a million bindings. The first looks at the binding, and those of the next quarter of a
+/// minute need not (`bpf/shortcut.h`), so that with fewer frames a round would measure the first ones.
 const OFTEN: u32 = 6_000_000;
 
 /// The hosts of homes: 50 ports each to one of the server's.

@@ -73,7 +73,7 @@ pub(crate) fn same_packet(one: &[u8], other: &[u8], new_binding: bool) -> Result
 }
 
 /// The sum of the transport with its pseudo-header, which a right checksum makes 0xffff.
-fn transport_sum(packet: &[u8]) -> u32 {
+pub(crate) fn transport_sum(packet: &[u8]) -> u32 {
     let is_ipv4 = packet[0] >> 4 == 4;
     let (transport, protocol) = if is_ipv4 { (20, packet[9]) } else { (40, packet[6]) };
     let mut sum = sum(&packet[transport..]);

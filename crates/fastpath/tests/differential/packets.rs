@@ -7,7 +7,7 @@ use tombolo_engine::mapping::eam::Eam;
 use tombolo_fastpath::trial::MAC;
 use tombolo_wire::Prefix64;
 
-use crate::compare::write_ipv4_checksum;
+use crate::compare::{transport_sum, write_ipv4_checksum};
 use crate::world::World;
 
 /// A deterministic source of numbers (splitmix64).
@@ -170,11 +170,8 @@ pub(crate) fn datagram(source: (Ipv4Addr, u16), destination: (Ipv4Addr, u16)) ->
     packet.extend(source.1.to_be_bytes());
     packet.extend(destination.1.to_be_bytes());
     packet.extend([0, 12, 0, 0, 1, 2, 3, 4]);
-    let mut sum = words(&packet[12..]) + 17 + 12;
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    packet[26..28].copy_from_slice(&(!u16::try_from(sum).unwrap()).to_be_bytes());
+    let sum = u16::try_from(transport_sum(&packet)).unwrap();
+    packet[26..28].copy_from_slice(&(!sum).to_be_bytes());
     frame(&mut Numbers(1), [0x08, 0x00], &packet)
 }
 

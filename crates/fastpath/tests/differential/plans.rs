@@ -27,7 +27,7 @@ use crate::packets::{self, Numbers};
 use crate::world::World;
 
 pub(crate) const POOL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-const OTHER_POOL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 77);
+pub(crate) const OTHER_POOL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 77);
 
 /// Name, plan, and what makes a frame for it.
 pub(crate) type Case = (&'static str, Plan, Box<dyn Fn(&mut Numbers, &World) -> Vec<u8>>);

@@ -6,15 +6,16 @@ use tombolo_engine::mapping::pool::PortSpace;
 use tombolo_engine::mechanism::napt::{Policy, SubscriberIs, Times};
 use tombolo_engine::mechanism::session_state::Timeouts;
 use tombolo_fastpath::trial::Trial;
-use tombolo_tables::binding::{Binding, InsideKey};
+use tombolo_tables::binding::{Binding, BindingId, InsideKey};
 use tombolo_tables::outside::Slot;
+use tombolo_tables::shortcut::LEAD;
 use tombolo_tables::subscriber::Subscriber;
-use tombolo_tables::tables::{Candidate, Removal};
+use tombolo_tables::tables::Candidate;
 use tombolo_tables::tick::Tick;
 
 use crate::Program;
 use crate::packets::datagram;
-use crate::plans::{Case, both_case};
+use crate::plans::{Case, OTHER_POOL, POOL, both_case};
 use crate::portions::in_blocks;
 use crate::world::{World, tick};
 
@@ -68,11 +69,10 @@ impl Endpoint<'_> {
         tables.bind(&binding, [candidate], 0, now).unwrap();
     }
 
-    fn unbind(&self) {
+    /// The binding that has it.
+    fn owner(&self) -> BindingId {
         let Slot::Taken(id) = self.world.tables.outside.read(self.slot) else { panic!("nobody has the endpoint") };
-        let mut removal = Removal::new(&self.world.tables);
-        assert!(removal.unbind_if(id, |_| true, Tick(tick())).is_some());
-        removal.finish();
+        id
     }
 
     /// The last byte of the host that a datagram comes to; none if it is passed on.
@@ -98,20 +98,20 @@ impl Endpoint<'_> {
     }
 }
 
-/// For each of two services and two programs.
-fn for_each_endpoint(name: &str, run: impl Fn(Endpoint<'_>)) {
+/// For each of two programs, and the services at these places of a plan.
+fn for_each_endpoint(case: usize, places: std::ops::Range<usize>, name: &str, run: impl Fn(Endpoint<'_>)) {
     if !nix::unistd::geteuid().is_root() {
         println!("SKIPPED: shortcuts of the programs need root");
         return;
     }
-    let (_, plan, _) = cases().remove(0);
-    for (place, outside) in [(0, [192, 0, 2, 1]), (1, [192, 0, 2, 77])] {
+    let (_, plan, _) = cases().remove(case);
+    for place in places {
+        let outside = [POOL, OTHER_POOL][place];
         for program in [Program::Xdp, Program::Tc] {
             let name = format!("{}-{name}-{place}{program:?}", std::process::id());
             // One in which changes are not noted.
             let name = if name.len().is_multiple_of(2) { format!("{name}-") } else { name };
             let mut world = World::new(&plan, &name);
-            let outside = Ipv4Addr::from(outside);
             let pool = world.plan.services[place].kind.pool().unwrap();
             let slot = pool.slot(outside, PortSpace::Udp, PORT).unwrap();
             run(Endpoint { world: &mut world, program, place, outside, slot });
@@ -122,24 +122,23 @@ fn for_each_endpoint(name: &str, run: impl Fn(Endpoint<'_>)) {
 
 #[test]
 fn a_datagram_after_another_needs_no_binding() {
-    for_each_endpoint("short", |mut endpoint| {
+    for_each_endpoint(0, 0..2, "short", |mut endpoint| {
         endpoint.bind(2);
         assert_eq!(endpoint.host_by_shortcut(), None, "nobody has come yet");
         assert_eq!(endpoint.host(), Some(2));
         assert_eq!(endpoint.host_by_shortcut(), Some(2));
-        let Slot::Taken(id) = endpoint.world.tables.outside.read(endpoint.slot) else { panic!("it has an owner") };
-        let (_, touched) = endpoint.world.tables.bindings.read(id).unwrap();
-        assert!(touched >= Tick(tick() + tombolo_tables::shortcut::LEAD - 1), "kept ahead: {touched:?}");
+        let (_, touched) = endpoint.world.tables.bindings.read(endpoint.owner()).unwrap();
+        assert!(touched >= Tick(tick() + LEAD - 1), "kept ahead: {touched:?}");
     });
 }
 
 #[test]
 fn a_shortcut_ends_with_its_binding() {
-    for_each_endpoint("ends", |mut endpoint| {
+    for_each_endpoint(0, 0..2, "ends", |mut endpoint| {
         endpoint.bind(2);
         assert_eq!(endpoint.host(), Some(2));
         assert_eq!(endpoint.host_by_shortcut(), Some(2));
-        endpoint.unbind();
+        endpoint.world.remove(endpoint.owner());
         assert_eq!(endpoint.host(), None, "its binding is gone");
         endpoint.bind(3);
         assert_eq!(endpoint.host(), Some(3), "another host has the endpoint");
@@ -156,18 +155,9 @@ fn a_shortcut_ends_with_its_binding() {
 
 #[test]
 fn no_shortcut_leads_to_one_of_many_that_are_one_subscriber() {
-    if !nix::unistd::geteuid().is_root() {
-        println!("SKIPPED: shortcuts of the programs need root");
-        return;
-    }
-    let (_, plan, _) = cases().remove(1);
-    let name = format!("{}-many", std::process::id());
-    let name = if name.len().is_multiple_of(2) { format!("{name}-") } else { name };
-    let mut world = World::new(&plan, &name);
-    let outside = Ipv4Addr::new(192, 0, 2, 1);
-    let slot = world.plan.services[0].kind.pool().unwrap().slot(outside, PortSpace::Udp, PORT).unwrap();
-    let mut endpoint = Endpoint { world: &mut world, program: Program::Xdp, place: 0, outside, slot };
-    endpoint.bind(2);
-    assert_eq!(endpoint.host(), Some(2));
-    assert_eq!(endpoint.host_by_shortcut(), None);
+    for_each_endpoint(1, 0..1, "many", |mut endpoint| {
+        endpoint.bind(2);
+        assert_eq!(endpoint.host(), Some(2));
+        assert_eq!(endpoint.host_by_shortcut(), None);
+    });
 }

@@ -163,7 +163,8 @@ impl World {
             self.end_shortcuts();
         }
         if self.has_shortcuts() && numbers.one_in(100) {
-            self.remove_a_binding(numbers);
+            let ids: Vec<BindingId> = self.tables.bindings.iter().collect();
+            ids.get(numbers.below(ids.len().max(1))).iter().for_each(|id| self.remove(**id));
         }
         if numbers.one_in(20) {
             let far_end = if numbers.one_in(2) { softwires::LOCAL } else { softwires::REMOTE };
@@ -184,34 +185,37 @@ impl World {
 
     /// No outside endpoint has an owner, until the tables are put back.
     pub(crate) fn forget_slots(&self) {
-        let (_, span, bytes) = self.spans.iter().find(|(name, ..)| *name == "outside-index").unwrap();
+        let (base, bytes) = self.table("outside-index");
         // SAFETY: the span is that long; nobody else runs.
-        unsafe { std::ptr::write_bytes(span.base().as_ptr(), 0, *bytes) };
+        unsafe { std::ptr::write_bytes(base, 0, bytes) };
     }
 
     /// What the programs have seen of bindings is over, as these were put back.
     pub(crate) fn end_shortcuts(&self) {
-        let (_, span, _) = self.spans.iter().find(|(name, ..)| *name == "bindings").unwrap();
+        let (base, _) = self.table("bindings");
         // SAFETY: the first word of a record that is nobody's; nobody else runs.
-        unsafe { span.base().as_ptr().cast::<u64>().write(tick().into()) };
+        unsafe { base.cast::<u64>().write(tick().into()) };
     }
 
-    /// One goes that packets use.
-    fn remove_a_binding(&mut self, numbers: &mut Numbers) {
-        let ids: Vec<BindingId> = self.tables.bindings.iter().collect();
-        if let Some(id) = ids.get(numbers.below(ids.len().max(1))) {
-            let mut removal = Removal::new(&self.tables);
-            removal.unbind_if(*id, |_| true, Tick(tick())).unwrap();
-            removal.finish();
-        }
+    /// A binding goes, whoever uses it.
+    pub(crate) fn remove(&self, id: BindingId) {
+        let mut removal = Removal::new(&self.tables);
+        removal.unbind_if(id, |_| true, Tick(tick())).unwrap();
+        removal.finish();
+    }
+
+    /// Where a table lies, and how many bytes of it there are.
+    fn table(&self, wanted: &str) -> (*mut u8, usize) {
+        let (_, span, bytes) = self.spans.iter().find(|(name, ..)| *name == wanted).unwrap();
+        (span.base().as_ptr(), *bytes)
     }
 
     /// Its first session was seen, or the inside in it, so many ticks ago.
     fn age_a_binding(&mut self, numbers: &mut Numbers, age: u32) {
-        let (_, span, bytes) = self.spans.iter().find(|(name, ..)| *name == "bindings").unwrap();
+        let (base, bytes) = self.table("bindings");
         let record = numbers.below(bytes / 64);
         // SAFETY: inside the span; nobody else runs.
-        let seen = unsafe { span.base().as_ptr().add(record * 64 + SEEN) }.cast::<u32>();
+        let seen = unsafe { base.add(record * 64 + SEEN) }.cast::<u32>();
         // SAFETY: records are aligned to 64 bytes, and the field to 4.
         unsafe {
             if *seen != 0 {
@@ -221,10 +225,10 @@ impl World {
     }
 
     fn age_a_session(&mut self, numbers: &mut Numbers, age: u32) {
-        let (_, span, bytes) = self.spans.iter().find(|(name, ..)| *name == "sessions").unwrap();
+        let (base, bytes) = self.table("sessions");
         let entry = numbers.below(bytes / 16);
         // SAFETY: inside the span; nobody else runs.
-        let seen = unsafe { span.base().as_ptr().add(entry * 16 + 12) }.cast::<u32>();
+        let seen = unsafe { base.add(entry * 16 + 12) }.cast::<u32>();
         // SAFETY: entries are aligned to 16 bytes.
         unsafe {
             if *seen != 0 {
