@@ -21,8 +21,9 @@ use nix::{
 
 use crate::{LabError, Namespace, groups::ProcessGroups, log::Log, package_of, wait_until};
 
-/// The limit of [`Command::run`] when none is set.
-const DEFAULT_LIMIT: Duration = Duration::from_secs(30);
+/// The limit of [`Command::run`] when none is set. Who runs into it hangs: beside much else on few processors the verifier takes
+/// half a minute for programs that it takes in a second alone.
+const DEFAULT_LIMIT: Duration = Duration::from_secs(120);
 
 /// How long a process may take from SIGTERM to its end before it gets SIGKILL.
 const GRACE: Duration = Duration::from_secs(3);
@@ -109,7 +110,7 @@ impl Command {
         self
     }
 
-    /// Limits how long [`Command::run`] waits (30 seconds when not set).
+    /// Limits how long [`Command::run`] waits (two minutes when not set).
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
