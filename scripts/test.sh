@@ -58,7 +58,7 @@ row() {
     names=$folder/$1
     shift
     # shellcheck disable=SC2046 # words of their own
-    run "$names.log" --workspace "$@" $(sed 's/^/--test /' "$names") -- --skip owners_by_etcd:: --skip moves::
+    run "$names.log" --workspace "$@" $(sed 's/^/--test /' "$names") -- --skip owners_by_etcd:: --skip moves:: --skip tutorial
 }
 
 # All of the workspace: whoever asks cargo for a crate of it has other features of others' crates, and builds those anew.
@@ -97,6 +97,8 @@ everything() {
     done
     cat "$folder/row1.out" "$folder/row2.out" "$folder/others.out"
     row measuring || bad=1
+    # It measures as well.
+    run "$folder/tutorial.log" --workspace --test howto -- --exact tutorial || bad=1
     check_models >"$folder/models.out" &
     checking=$!
     # Three nodes, three members of etcd, and bounds of tenths of a second, or no loss at all.
