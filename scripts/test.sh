@@ -3,9 +3,10 @@
 # program) says `SKIP: name: reason` (or `SKIPPED name: reason`) and counts as skipped, not as passed. With arguments, which
 # go to cargo test, it runs those tests and nothing else.
 #
-# Without, the tests of the command in labs, which wait for most of their time, run in three rows, and beside them, as
-# what gives way to them, those that calculate; then, with the machine for themselves, those that measure, and the labs of nodes that agree by etcd. These wait for
-# others' timers, so the model checker, which has the tables built with loom's atomics, has what they leave of the processors.
+# Without, the tests of the command in labs, which wait for most of their time, run in three rows, and beside them, giving way to
+# them, those that calculate; then, with the machine for themselves, those that measure, and the labs of nodes that agree by
+# etcd. These wait for others' timers, so the model checker, which has the tables built with loom's atomics, has what they leave
+# of the processors.
 #
 # Tests with real kernels and clients share a machine with whatever else runs on it. A test that failed is run again, once
 # and alone; what passes then is named as FLAKY, so that nobody overlooks it, and counts as passed.
@@ -97,7 +98,7 @@ everything() {
     done
     cat "$folder/row1.out" "$folder/row2.out" "$folder/others.out"
     row measuring || bad=1
-    # It measures as well.
+    # A page that measures.
     run "$folder/tutorial.log" --workspace --test howto -- --exact tutorial || bad=1
     check_models >"$folder/models.out" &
     checking=$!

@@ -16,7 +16,7 @@ use tombolo_cluster::ownership::{
 };
 
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Member {
     process: Child,

@@ -28,7 +28,7 @@ use tombolo_tables::tables::{Candidate, Tables};
 use tombolo_tables::tick::Tick;
 
 const NOW: Tick = Tick(10_000);
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// n1 owns everything, and n2 has the copy.
 fn plan(node: &str, epoch: u32) -> Arc<Plan> {

@@ -21,8 +21,8 @@ use nix::{
 
 use crate::{LabError, Namespace, groups::ProcessGroups, log::Log, package_of, wait_until};
 
-/// The limit of [`Command::run`] when none is set. Who runs into it hangs: beside much else on few processors the verifier takes
-/// half a minute for programs that it takes in a second alone.
+/// The limit of [`Command::run`] when none is set: for what hangs. A reload takes more than 30 seconds where much else runs on few
+/// processors, for the kernel verifies programs meanwhile.
 const DEFAULT_LIMIT: Duration = Duration::from_secs(120);
 
 /// How long a process may take from SIGTERM to its end before it gets SIGKILL.

@@ -21,7 +21,7 @@ use tempfile::TempDir;
 use tombolo_lab::{Lab, Peer, Process, Topology, skip_without, wait_until};
 
 const TOMBOLO: &str = env!("CARGO_BIN_EXE_tombolo");
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(20);
 const SERVICE: &str = r#"
 [[service]]
 kind   = "nat64"

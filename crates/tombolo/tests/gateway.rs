@@ -14,7 +14,7 @@ use tombolo_lab::{Lab, Peer, Process, Topology, skip_without, wait_until};
 
 const TOMBOLO: &str = env!("CARGO_BIN_EXE_tombolo");
 const READY: Duration = Duration::from_secs(20);
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(10);
 const SERVICE: &str = r#"
 [[service]]
 kind   = "nat64"

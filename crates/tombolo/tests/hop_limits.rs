@@ -9,7 +9,7 @@ use std::time::Duration;
 use tombolo_lab::{Lab, Offload, Process, Scenario, Topology, kernel, skip_without, wait_until};
 
 const TOMBOLO: &str = env!("CARGO_BIN_EXE_tombolo");
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(20);
 const SERVER: &str = "198.51.100.2";
 const SERVER_TRANSLATED: &str = "2001:db8:64::198.51.100.2";
 

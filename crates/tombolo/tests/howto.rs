@@ -28,7 +28,7 @@ use running::TOMBOLO;
 
 const PAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/howto");
 /// How long something may take that a reader waits for.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(40);
 /// How long a benchmark may take on a machine that does other things besides.
 const MEASURING: Duration = Duration::from_secs(180);
 

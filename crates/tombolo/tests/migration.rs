@@ -20,7 +20,7 @@ mod running;
 use flows::{EndOnDrop, Stream, ask, lost_at_the_ends};
 use running::{TOMBOLO, rows, run, settings_of_engine};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 const BEFORE: &str = r#"
 [capacity]

@@ -13,7 +13,7 @@ use tombolo_lab::{Lab, Peer, Process, Topology, skip_without};
 
 const TOMBOLO: &str = env!("CARGO_BIN_EXE_tombolo");
 const READY: Duration = Duration::from_secs(20);
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(20);
 const LENGTH: usize = 20_000_000;
 const CONFIGURATION: &str = r#"
 [[service]]

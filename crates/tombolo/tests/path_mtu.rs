@@ -13,7 +13,7 @@ use std::time::Duration;
 use tombolo_lab::{Capture, Lab, Peer, Process, Topology, skip_without, wait_until};
 
 const TOMBOLO: &str = env!("CARGO_BIN_EXE_tombolo");
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(20);
 const TOOLS: [&str; 7] = ["ip", "ping", "traceroute", "tracepath", "tcpdump", "tshark", "ethtool"];
 
 /// Without clamping, so that TCP has to find out.

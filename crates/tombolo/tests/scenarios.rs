@@ -23,7 +23,7 @@ mod names;
 use names::Names;
 
 const TOMBOLO: &str = env!("CARGO_BIN_EXE_tombolo");
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(20);
 const SERVER: &str = "198.51.100.2";
 
 struct Setup {

@@ -12,7 +12,7 @@ use nix::sys::socket::{SockaddrIn, SockaddrIn6, SockaddrLike, bind};
 use tombolo_lab::{Lab, Process, Topology, skip_without};
 
 const TOMBOLO: &str = env!("CARGO_BIN_EXE_tombolo");
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Starts a SIIT with this in `[gateway]`.
 fn start(lab: &Lab, settings: &str) -> Process {

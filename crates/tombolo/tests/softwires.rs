@@ -13,7 +13,7 @@ use nix::sys::socket::{getsockopt, sockopt::TcpMaxSeg};
 use tombolo_lab::{Lab, Namespace, Peer, Process, Scenario, skip_without, wait_until};
 
 const TOMBOLO: &str = env!("CARGO_BIN_EXE_tombolo");
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(20);
 const SERVER: &str = "198.51.100.2";
 const TOOLS: &[&str] = &["ping", "iperf3", "traceroute", "ip"];
 

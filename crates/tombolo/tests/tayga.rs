@@ -15,7 +15,7 @@ use nix::sys::signal::Signal;
 use tombolo_lab::{Lab, Peer, Process, Topology, skip_without, wait_until};
 
 const TOMBOLO: &str = env!("CARGO_BIN_EXE_tombolo");
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(20);
 const TOOLS: [&str; 3] = ["ip", "ping", "traceroute"];
 
 /// A host of the IPv4 Internet: the well-known prefix is not for addresses that are not global.

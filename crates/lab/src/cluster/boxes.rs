@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{Lab, LabError, Peer, Process, Scenario, wait_until};
 
 /// How long is waited for what has to come.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Where the server sends datagrams back.
 const ECHO: ([u8; 4], u16) = ([198, 51, 100, 2], 7);
 /// What all nodes serve without state, outside and inside.

@@ -9,7 +9,7 @@ use super::start::{DIRECTORY, Daemon, READY};
 use crate::{Lab, LabError, Process};
 
 /// How long it may take to make the certificates.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// The address of a member, which has a number in its name.
 pub(super) fn address_of(member: &str) -> Ipv6Addr {

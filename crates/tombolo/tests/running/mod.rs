@@ -12,7 +12,7 @@ use serde_json::Value;
 use tombolo_lab::{Lab, Process, wait_until};
 
 pub(crate) const TOMBOLO: &str = env!("CARGO_BIN_EXE_tombolo");
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A NAT44 and a NAT64, for the client of [`tombolo_lab::Topology::client_gateway_server`].
 pub(crate) const SERVICES: &str = r#"
