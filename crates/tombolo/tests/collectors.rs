@@ -244,7 +244,8 @@ fn what_is_logged_where_changes_while_packets_pass() {
         let (said, worked) = command(&["reload"]);
         let are_named = keys.iter().all(|key| said.contains(&format!("gateway.{key}: ")));
         assert!(worked && are_named, "{said}\n{}", setup.gateway.stderr());
-        assert!(keys.iter().all(|key| setup.gateway.stderr().contains(&format!("changed: gateway.{key}: "))));
+        let is_logged = |key: &&str| setup.gateway.stderr().contains(&format!("changed: gateway.{key}: "));
+        wait_until("the log names them", PATIENCE, || keys.iter().all(is_logged).then_some(())).unwrap();
     };
     let events = |path: &Path| -> Vec<String> {
         let lines = rows(&fs::read_to_string(path).unwrap());

@@ -335,7 +335,8 @@ fn events_are_told(setup: &Setup) {
     let kept = rows(&setup.text(&["events", "-o", "json"]));
     let reloaded = kept.iter().find(|row| row["event"] == "configuration reloaded").unwrap();
     assert_eq!((&reloaded["level"], &reloaded["part"]), (&"info".into(), &"running".into()));
-    assert!(setup.gateway.stderr().contains("configuration reloaded"));
+    let is_logged = || setup.gateway.stderr().contains("configuration reloaded").then_some(());
+    wait_until("the log has it", PATIENCE, is_logged).unwrap();
     assert_eq!(rows(&setup.text(&["events", "--limit", "2", "--json"])).len(), 2);
     assert!(setup.text(&["events"]).lines().any(|line| line.contains("draining") && line.contains("on=yes")));
 }
