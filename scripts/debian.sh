@@ -173,7 +173,8 @@ debian_boot() {
 	(cd "$2" && find . | cpio -o -H newc --quiet) >"$1/initramfs"
 	set -- "$1" "$3"
 	case $2 in
-	amd64) set -- "$1" qemu-system-x86_64 -machine q35 -cpu "${CPU:-max}" -append "console=ttyS0 quiet panic=-1 mitigations=off ${APPEND:-}" ;;
+	# Without erms and fsrm, for which Linux copies and clears byte by byte: the emulator takes twice the time for a verifier.
+	amd64) set -- "$1" qemu-system-x86_64 -machine q35 -cpu "${CPU:-max,-erms,-fsrm}" -append "console=ttyS0 quiet panic=-1 mitigations=off ${APPEND:-}" ;;
 	# A processor with the atomic instructions of ARMv8.1.
 	arm64) set -- "$1" qemu-system-aarch64 -machine virt -cpu "${CPU:-cortex-a76}" -append "console=ttyAMA0 quiet panic=-1 mitigations=off ${APPEND:-}" ;;
 	esac

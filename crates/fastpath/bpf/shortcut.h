@@ -50,7 +50,7 @@ static __always_inline bool take_shortcut(const __u64 *place, __u32 now, struct 
 	const struct binding *none = RECORD(bindings, 0);
 	const struct known_host *known;
 
-	if (!word || age > LEAD || !none)
+	if (!word || age > SHORTCUT_HOLDS || !none)
 		return false;
 	known = RECORD(known_hosts, word >> SHORTCUT_SUBSCRIBER & SHORTCUT_SUBSCRIBERS);
 	if (!known)
@@ -72,7 +72,7 @@ static __always_inline __u64 shortcut_by(const struct bound *bound, const struct
 	__u32 id = READ(bound->record->subscriber);
 	__u64 last = host->address[1] | (__u64)host->address4 << 32,
 	      life = READ(bound->record->life);
-	const struct subscriber *subscriber = RECORD(subscribers, id);
+	struct subscriber *subscriber = RECORD(subscribers, id);
 	struct known_host *known = RECORD(known_hosts, id);
 
 	/* One that is being made may yet be undone; and who is one of many that are the subscriber has
@@ -84,6 +84,9 @@ static __always_inline __u64 shortcut_by(const struct bound *bound, const struct
 	    READ(subscriber->inside4) != host->address4)
 		return 0;
 	if (READ(known->address[0]) != host->address[0] || READ(known->address[1]) != last) {
+		/* The number may have become another's. Touched, with a binding still, it stays. */
+		if (!touch(&subscriber->life, bound->now) || !is_still_bound(bound))
+			return 0;
 		WRITE(known->address[0], host->address[0]);
 		WRITE(known->address[1], last);
 		ORDER_WRITES();

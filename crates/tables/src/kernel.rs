@@ -13,7 +13,7 @@ use crate::entry::{CLAIMED, Entry, Lifetimes, Line, MARK, PENDING, STATE, Sessio
 use crate::hash::Hash;
 use crate::index::{ID, Index, PENDING as INDEX_PENDING};
 use crate::outside::CLOSED;
-use crate::shortcut::{LEAD, SUBSCRIBER, TICK};
+use crate::shortcut::{HOLDS, LEAD, SUBSCRIBER, TICK};
 use crate::subscriber::{BLOCKS_WORD, COUNTS_WORD, Subscriber, SubscriberId, SubscriberKey};
 use crate::tables::{Candidate, Keeper, Tables};
 use crate::tick::Tick;
@@ -215,9 +215,20 @@ fn claim_in<'t>(line: &'t Line, lifetimes: &Lifetimes, now: Tick) -> Option<(&'t
     })
 }
 
-/// `shortcuts` in `shortcut.h`: one of them.
+/// `shortcuts` in `shortcut.h`: one of them, and who `known_hosts` has under its subscriber's number.
 #[derive(Debug, Default)]
-pub struct Shortcut(AtomicU64);
+pub struct Shortcut {
+    word: AtomicU64,
+    host: AtomicU64,
+}
+
+impl Shortcut {
+    /// The host's first address, in one word.
+    #[must_use]
+    pub fn host(&self) -> u64 {
+        read(&self.host)
+    }
+}
 
 /// A program at the tables.
 #[derive(Debug, Clone, Copy)]
@@ -358,32 +369,35 @@ impl Program<'_> {
     }
 
     /// `inbound` in `napt.h`, with `shortcut_by` of `shortcut.h`: the outside keeps the binding that was found, and leaves a
-    /// shortcut at `place`.
-    pub fn leave_shortcut(
-        &self,
-        Shortcut(place): &Shortcut,
-        id: BindingId,
-        binding: &Binding,
-        keeper: Keeper,
-        now: Tick,
-    ) {
+    /// shortcut.
+    pub fn leave_shortcut(&self, shortcut: &Shortcut, id: BindingId, binding: &Binding, keeper: Keeper, now: Tick) {
         if !self.keep(id, binding, keeper, now) {
             return;
         }
         let bindings = &self.0.bindings;
         let life = read(bindings.life(id.get()));
-        let holds = life & STAGE == LIVE && life >> 32 >= u64::from(now.0 + LEAD);
-        if holds && bindings.look_in_kernel(id.get()) == Some(*binding) {
-            write(place, u64::from(now.0) << TICK | u64::from(binding.subscriber) << SUBSCRIBER);
+        if life & STAGE != LIVE || life >> 32 < u64::from(now.0 + LEAD) {
+            return;
+        }
+        let is_still_bound = || bindings.look_in_kernel(id.get()) == Some(*binding);
+        let host = binding.inside.words()[0];
+        if read(&shortcut.host) != host {
+            if !self.0.subscribers.touch_in_kernel(binding.subscriber, now) || !is_still_bound() {
+                return;
+            }
+            write(&shortcut.host, host);
+        }
+        if is_still_bound() {
+            write(&shortcut.word, u64::from(now.0) << TICK | u64::from(binding.subscriber) << SUBSCRIBER);
         }
     }
 
     /// `take_shortcut`: whether a packet may go by it.
     #[must_use]
-    pub fn may_take_shortcut(&self, Shortcut(place): &Shortcut, now: Tick) -> bool {
-        let word = read(place);
+    pub fn may_take_shortcut(&self, shortcut: &Shortcut, now: Tick) -> bool {
+        let word = read(&shortcut.word);
         let tick = word >> TICK;
-        word != 0 && u64::from(now.0) - tick <= LEAD.into() && tick > read(self.0.bindings.shortcuts_ended())
+        word != 0 && u64::from(now.0) - tick <= HOLDS.into() && tick > read(self.0.bindings.shortcuts_ended())
     }
 
     /// `open` in `napt.h`: the binding was found, and no session.

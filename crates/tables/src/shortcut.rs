@@ -14,18 +14,25 @@
 //! the lines of slot and binding, one after the other, are as far away as memory is.
 //!
 //! The word is no part of the tables. Only the programs know it, it goes with them, and it may be lost at any time. It was written
-//! in tick `t` by a program that had kept the binding until `t + LEAD` at least, and saw it live after that. Until then it holds,
+//! in tick `t` by a program that had kept the binding until `t + LEAD` at least, and saw it live after that. It is taken
+//! [`HOLDS`] ticks long, so that binding and host outlast a packet that goes by it,
 //! unless bindings go meanwhile before their time. One that goes while it is kept until `k` has words of ticks up to `k - LEAD`,
 //! and with them the words of all bindings end that are as old (`Bindings::end_shortcuts`), before its slot is closed, so that none is
 //! left when another binding gets the slot. One whose time is over has none that holds.
+//!
+//! An address is written for a subscriber that was touched first, and has a binding after that: its number is not another's as long
+//! as the writer may take for it.
 
 use crate::atomic::{AtomicU64, Ordering};
 use crate::binding::Bindings;
+use crate::sweep::GRACE;
 use crate::tick::Tick;
 
 tombolo_records::constants! {
     /// Ticks by which the outside keeps a binding ahead.
     pub const LEAD: u32 as LEAD = 16;
+    /// Ticks that a word is taken.
+    pub const HOLDS: u32 as SHORTCUT_HOLDS = LEAD - GRACE;
     /// The shortest lifetime of bindings that are kept ahead, ticks. They may go late by a sixteenth of that.
     const KEPT_AHEAD: u32 as KEPT_AHEAD = 16 * LEAD;
     /// Where in a word the tick is.

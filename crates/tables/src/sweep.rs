@@ -16,7 +16,7 @@ use crate::tick::Tick;
 
 /// Ticks that something stays at least after it was last touched: longer than any packet is on its
 /// way through the gateway between finding a binding and making a session on it.
-const GRACE: u32 = 4;
+pub(crate) const GRACE: u32 = 4;
 
 /// Decides what goes, and hears what went.
 pub trait Policy {

@@ -142,6 +142,34 @@ model! {
 }
 
 model! {
+    the_address_of_a_shortcut_is_not_written_for_a_subscriber_that_has_gone, 1, || {
+        let tables = tables(1, 1);
+        let key = SubscriberKey { ipv6: [7; 16], ..SubscriberKey::default() };
+        let subscriber = Subscriber { key, outside_ipv4: [192, 0, 2, 1] };
+        tables.admit(&subscriber, OLD).unwrap();
+        let id = bind(&tables, 1, &[0], OLD).unwrap();
+        let shortcut = Arc::new(Shortcut::default());
+        let place = Arc::clone(&shortcut);
+        let program = spawn(&tables, move |tables| {
+            let keeper = Keeper::Outside { alone_after: 300, ahead: LEAD, budget: 1 };
+            if let Some((id, binding)) = Program(tables).find_outside(0) {
+                Program(tables).leave_shortcut(&place, id, &binding, keeper, NOW);
+            }
+        });
+        let mut removal = Removal::new(&tables);
+        assert!(removal.unbind_if(id, |_| true, NOW).is_some());
+        removal.finish();
+        // The sweep; then the number may be another's.
+        let (subscriber_id, _) = tables.find_subscriber(&key).unwrap();
+        let is_gone = tables.dismiss(subscriber_id, &subscriber, OLD, NOW);
+        let before = shortcut.host();
+        program.join().unwrap();
+        assert!(!is_gone || before == 0 && shortcut.host() == 0);
+        assert_sound(&tables);
+    }
+}
+
+model! {
     the_engine_finds_a_binding_whole_while_a_program_takes_its_number, 1, || {
         let tables = world(1, 1);
         let id = bind(&tables, 1, &[0], OLD).unwrap();
