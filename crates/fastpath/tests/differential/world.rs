@@ -309,7 +309,9 @@ impl World {
                 if *name == "bindings" && record[28] == 17 && self.has_shortcuts() && touched + 1 >= tick() {
                     record[36..40].fill(0xff);
                 }
-                if !with_touched {
+                // Nor does the engine touch a subscriber for whom a shortcut is made.
+                let may_be_known = *name == "subscribers" && self.has_shortcuts();
+                if !with_touched || may_be_known {
                     record[36..40].fill(0);
                 }
             }
