@@ -19,6 +19,17 @@ out=$PWD/target/check-clang/${target%%-*}
 words=$(cargo build --profile "${PROFILE:-dev}" ${TARGET:+--target "$TARGET"} -p tombolo-fastpath -p tombolo-generator -p tombolo-tester \
 	--message-format=json | sed -n 's/.*"build-script-executed".*#\(tombolo-[a-z]*\)@.*"out_dir":"\([^"]*\)".*/\1 \2/p' |
 	sed -n 's/^tombolo-\(fastpath\|generator\|tester\) /\1 /p')
+
+# What the objects of a compiler depend on: those that are there need not be made again.
+made_of() {
+	{
+		"$1" --version
+		for folder in crates/*/bpf $(echo "$words" | cut -d ' ' -f 2); do
+			find "$folder" -name '*.[ch]' -o -name '*.words' | sort | xargs -r cat
+		done
+	} | sha256sum
+}
+
 folders=
 for compiler in "$@"; do
 	case $compiler in
@@ -26,6 +37,9 @@ for compiler in "$@"; do
 	*) clang=$compiler ;;
 	esac
 	into=$out/clang-$("$clang" -dumpversion | sed 's/\..*//')
+	folders=$folders${folders:+:}$into
+	sources=$(made_of "$clang")
+	[ "$(cat "$into/made-of" 2>/dev/null)" != "$sources" ] || continue
 	rm -rf "$into"
 	mkdir -p "$into"
 	echo "$words" | while read -r crate folder; do
@@ -36,7 +50,7 @@ for compiler in "$@"; do
 			(cd "crates/$crate" && tr '\n' '\0' <"$file" | xargs -0 "$clang" -o "$into/$object")
 		done
 	done
-	folders=$folders${folders:+:}$into
+	echo "$sources" >"$into/made-of"
 done
 [ "$target" = "$host" ] && [ -z "${ONLY_COMPILE:-}" ] || exit 0
 TOMBOLO_OBJECTS=$folders cargo test -p tombolo-fastpath --test differential -- --ignored --nocapture what_other_compilers
