@@ -14,6 +14,7 @@
 #   COMPILERS for objects, as scripts/check-clang.sh takes them (default: clang 19 22)
 #   PROFILE   dev or release (default); dev is built sooner
 #   TOMBOLO_TRIALS    packets of each plan for differential (default: 1600); TOMBOLO_CASE is a part of the plans' names
+#   TOMBOLO_PATIENCE  by how much labs wait longer than on a machine of its own (default: 6)
 #   SMP, MEMORY, LIMIT    processors (2), MiB (3072) and seconds (7200) of the guest
 #
 # target/check-kernel/ARCH-KERNEL.log has what the guest said. What became of each part goes into the matrix of
@@ -33,6 +34,8 @@ arm64) debian=arm64 target=aarch64-unknown-linux-gnu ;;
 *) usage ;;
 esac
 trials=${TOMBOLO_TRIALS:-1600}
+# Every program that a reload loads takes seconds to verify where the processor is emulated.
+patience=${TOMBOLO_PATIENCE:-6}
 parts=${PARTS:-lpm differential lab borders}
 compilers=${COMPILERS:-clang 19 22}
 results=$PWD/target/check-kernel
@@ -97,7 +100,7 @@ esac
 # What the guest does. Each part ends with a line for the results.
 debian_init >"$root/init"
 cat >>"$root/init" <<INIT
-export TOMBOLO_TRIALS=$trials TOMBOLO_CASE='${TOMBOLO_CASE:-}'
+export TOMBOLO_TRIALS=$trials TOMBOLO_CASE='${TOMBOLO_CASE:-}' TOMBOLO_PATIENCE=$patience
 failures=0
 part() {
 	what=\$1

@@ -1,5 +1,6 @@
 //! Waiting for something to become true.
 
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use crate::{LabError, interrupted};
@@ -7,11 +8,18 @@ use crate::{LabError, interrupted};
 /// How often a condition is looked at. Short against what is awaited, long against one look.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// Polls `condition` until it gives a value or `limit` is over; `what` names it in the error.
+/// By how much all limits are longer on a machine that is known to be slow, such as an emulated one: `TOMBOLO_PATIENCE`, a whole number.
+static PATIENCE: LazyLock<u32> = LazyLock::new(|| match std::env::var("TOMBOLO_PATIENCE") {
+    Ok(factor) => factor.parse().expect("TOMBOLO_PATIENCE is a whole number"),
+    Err(_) => 1,
+});
+
+/// Polls `condition` until it gives a value or `limit` is over, which `TOMBOLO_PATIENCE` multiplies; `what` names it in the error.
 ///
 /// # Errors
 /// [`LabError::TimedOut`] after `limit`, [`LabError::Interrupted`] when a signal ends the lab.
 pub fn wait_until<T>(what: &str, limit: Duration, mut condition: impl FnMut() -> Option<T>) -> Result<T, LabError> {
+    let limit = limit * *PATIENCE;
     let started = Instant::now();
     loop {
         if let Some(value) = condition() {

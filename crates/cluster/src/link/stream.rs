@@ -256,6 +256,10 @@ mod tests {
         let mut taken = 0;
         while taken < FRAMES {
             while let Some(frame) = server.next().unwrap() {
+                // On a slow machine the other end says in between that it lives.
+                if frame == Frame::Alive {
+                    continue;
+                }
                 assert_eq!(frame, Frame::Batch(&[7; 16_000]));
                 taken += 1;
             }

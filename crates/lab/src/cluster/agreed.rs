@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::boxes::ClusterLab;
+use super::boxes::{ClusterLab, PATIENCE};
 use crate::LabError;
 
 /// A slice.
@@ -70,11 +70,14 @@ impl ClusterLab {
     }
 
     /// Has slices stay where they are but for faults and wishes, as `tombolo cluster hold` at a node does: whoever compares owners before
-    /// and after a fault needs that.
+    /// and after a fault needs that. Before that each node has its share: those that were there first have all, and one that came later gets
+    /// its share only when all was calm for ten seconds.
     ///
     /// # Errors
-    /// As [`wish`](Self::wish).
-    pub fn hold(&self, by: &str) -> Result<(), LabError> {
+    /// As [`wish`](Self::wish); [`LabError::TimedOut`] if slices are not shared out.
+    pub fn hold_balanced(&self, by: &str) -> Result<(), LabError> {
+        let is_balanced = |status: &Value| status["status"] == "protected" && status["moves"] == 0;
+        self.wait_for("balance", 3 * PATIENCE, || self.status(by).ok().filter(is_balanced))?;
         self.wish(by, &["hold"])
     }
 

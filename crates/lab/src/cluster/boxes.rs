@@ -122,7 +122,17 @@ impl ClusterLab {
 
     /// Waits until something is so; if it does not come, routers and nodes say what they know.
     pub(super) fn wait<T>(&self, what: &str, condition: impl FnMut() -> Option<T>) -> Result<T, LabError> {
-        wait_until(what, PATIENCE, condition).map_err(|error| match error {
+        self.wait_for(what, PATIENCE, condition)
+    }
+
+    /// The same, for what takes longer.
+    pub(super) fn wait_for<T>(
+        &self,
+        what: &str,
+        limit: Duration,
+        condition: impl FnMut() -> Option<T>,
+    ) -> Result<T, LabError> {
+        wait_until(what, limit, condition).map_err(|error| match error {
             LabError::TimedOut { what, limit, .. } => LabError::TimedOut { what, limit, output: self.what_is_known() },
             other => other,
         })

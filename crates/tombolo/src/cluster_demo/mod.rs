@@ -79,8 +79,7 @@ impl Bed {
         let cluster = ClusterLab::start(Scenario::agreed_cluster(), &program.display().to_string())?;
         cluster.wait_for_nodes(3)?;
         // What is seen is what the dead node costs, and not how two others share its slices out later.
-        cluster.hold(WITNESS)?;
-        cluster.wait_until_protected(WITNESS)?;
+        cluster.hold_balanced(WITNESS)?;
         cluster.wait_for_slices(3)?;
         let mut hosts = Hosts::of(&cluster)?;
         let known = hosts.come(&cluster, &(0..SLICES).collect::<Vec<_>>())?;

@@ -43,8 +43,7 @@ impl Bed {
     pub(super) fn of(scenario: Scenario) -> Self {
         let cluster = Cluster::of(scenario);
         // Cases say who owns what after a fault: what moves ten seconds later for the sake of balance would be in their way.
-        cluster.hold("n1").unwrap();
-        cluster.protected("n1");
+        cluster.hold_balanced("n1").unwrap();
         cluster.wait_for_slices();
         let slicing = Slicing::new(cluster.secret().unwrap(), SLICES).unwrap();
         let (known, talks, idle) = (Vec::new(), Vec::new(), cluster.connections());
