@@ -51,9 +51,9 @@ impl ClusterLab {
         let echo = Peer::udp_echo(lab.node("server")?, SocketAddr::from(ECHO))?;
         let gateways = BTreeMap::new();
         let mut cluster = Self { gateways, members, routers, echo, lab, scenario, program: program.to_owned() };
-        for node in cluster.scenario.gateways.iter().map(|(node, _)| *node).collect::<Vec<_>>() {
-            cluster.start_gateway(node)?;
-        }
+        // At once: whoever comes later gets its share of the slices only when all was calm for a while.
+        let nodes: Vec<_> = cluster.scenario.gateways.iter().map(|(node, _)| *node).collect();
+        cluster.start_gateways(&nodes)?;
         Ok(cluster)
     }
 
