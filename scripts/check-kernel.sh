@@ -12,6 +12,7 @@
 #             (default: lpm differential lab borders). Of `objects`, the verifier is asked only: for the programs of every plan and of
 #             the generator, as several compilers make them. In the others they are those of clang, or CLANG.
 #   COMPILERS for objects, as scripts/check-clang.sh takes them (default: clang 19 22)
+#   TOMBOLO   the command to try in adoption, gateway and demo, such as a static one (default: as built here)
 #   PROFILE   dev or release (default); dev is built sooner
 #   TOMBOLO_TRIALS    packets of each plan for differential (default: 1600); TOMBOLO_CASE is a part of the plans' names
 #   TOMBOLO_PATIENCE  by how much labs wait longer than on a machine of its own (default: 6)
@@ -82,7 +83,7 @@ case " $parts " in
 	folder=$([ "$profile" = dev ] && echo debug || echo "$profile")
 	tombolo=$(realpath "${CARGO_TARGET_DIR:-target}")/${cross:+$target/}$folder/tombolo
 	mkdir -p "$root$(dirname "$tombolo")"
-	$strip -o "$root$tombolo" "$tombolo"
+	$strip -o "$root$tombolo" "${TOMBOLO:-$tombolo}"
 	ln -s "$tombolo" "$root/usr/bin/tombolo"
 	;;
 esac
