@@ -32,16 +32,6 @@ impl Agent {
         self.has_served() && self.is_away()
     }
 
-    /// Whether this process is about to end, and not only to give its slices away since an operator wants that.
-    fn is_ending(&self) -> bool {
-        self.nodes().drains(self.own()) && !self.wishes().drained.contains(&self.own())
-    }
-
-    fn serving_backup(&self, number: u16) -> Option<Node> {
-        let backup = self.slice(number).assigned.and_then(|assigned| assigned.backup);
-        backup.filter(|backup| self.nodes().serves(*backup))
-    }
-
     fn is_away(&self) -> bool {
         let (own, nodes) = (self.own(), self.nodes());
         !nodes.serves(own) && !nodes.drains(own) && !self.wishes().drained.contains(&own)
@@ -51,10 +41,8 @@ impl Agent {
     /// another one would have none if this process ends before it has.
     pub(super) fn due_successor(&self, number: u16, now: Moment) -> Option<Node> {
         if self.has_lost_its_way() {
-            return self.serving_backup(number);
-        }
-        if self.is_ending() && self.serving_backup(number).is_some() {
-            return self.serving_backup(number);
+            let backup = self.slice(number).assigned.and_then(|assigned| assigned.backup);
+            return backup.filter(|backup| self.nodes().serves(*backup));
         }
         self.due(number, now).map(|target| target.owner).filter(|owner| *owner != self.own())
     }
@@ -68,10 +56,6 @@ impl Agent {
     /// The node that is to have it from now on instead of the present backup.
     pub(super) fn planned_backup(&self, number: u16, now: Moment) -> Option<Node> {
         self.due(number, now)?;
-        // Who has no copy yet may have none when this process ends.
-        if self.is_ending() && self.serving_backup(number).is_some() {
-            return None;
-        }
         let slice = self.slice(number);
         let is_distrusted =
             |node: Node| slice.avoided.is_some_and(|(avoided, at)| avoided == node && now.since(at) < DISTRUST);
