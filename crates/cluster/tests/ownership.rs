@@ -655,10 +655,10 @@ fn a_node_that_has_lost_its_way_gives_its_slices_to_those_who_have_their_copies(
     let given: Vec<(u16, Option<Node>)> = put.iter().map(|(slice, is)| (*slice, Some(is.owner))).collect();
     assert_eq!(given, [(0, Some(OTHER)), (1, Some(OTHER)), (2, Some(THIRD))], "{put:?}");
     assert!(put.iter().all(|(_, is)| is.cause == Cause::Handover));
-    // So does one that is about to end.
+    // Where an operator has it drained, the plan says who should have them.
     let mut seat = among();
     let draining = Presence { is_serving: false, is_draining: true, ..presence(MADE) };
     let mut put = seat.obey(Event::NodeSeen(OWN, draining));
     put.extend(seat.go_on(3000));
-    assert!(put.len() >= 3 && put.iter().all(|(_, is)| is.cause == Cause::Handover), "{put:?}");
+    assert!(put.iter().any(|(_, is)| is.cause != Cause::Handover), "{put:?}");
 }
