@@ -655,6 +655,14 @@ fn a_node_that_has_lost_its_way_gives_its_slices_to_those_who_have_their_copies(
     let given: Vec<(u16, Option<Node>)> = put.iter().map(|(slice, is)| (*slice, Some(is.owner))).collect();
     assert_eq!(given, [(0, Some(OTHER)), (1, Some(OTHER)), (2, Some(THIRD))], "{put:?}");
     assert!(put.iter().all(|(_, is)| is.cause == Cause::Handover));
+    // So does one that is to be drained as well: the copy that the plan has in mind would come too late.
+    let mut seat = Seat::among(&[(OTHER, OTHERS), (THIRD, THIRDS)], &[(OWN, OTHER), (OTHER, OWN), (OTHER, OWN)]);
+    let stalled = |state| Event::Copying { slice: 0, backup: OTHER, state };
+    for event in [stalled(CopyState::Broken), Event::NodeSeen(OWN, away), Event::Wished(Wish::Drain(OWN, true))] {
+        assert_eq!(seat.obey(event), NOTHING);
+    }
+    let put = seat.obey(stalled(CopyState::Whole));
+    assert_eq!(given_to(OTHER, &put), BTreeSet::from([0]), "{put:?}");
     // Where an operator has it drained, the plan says who should have them.
     let mut seat = among();
     let draining = Presence { is_serving: false, is_draining: true, ..presence(MADE) };

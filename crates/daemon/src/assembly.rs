@@ -7,7 +7,7 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -73,6 +73,8 @@ const QUEUE_PACKETS: u32 = 1000;
 const ROUTES_SAID: usize = 100;
 /// How long routers and other nodes may take to hear that a node ends, which serves them meanwhile.
 const TO_BE_HEARD: Duration = Duration::from_millis(500);
+/// How long slices may take to be handed over to those who have their copies. Those that were not are taken over once the lease is at its end.
+const TO_HAND_OVER: Duration = Duration::from_millis(1500);
 /// How long a worker has to end.
 const TO_END: Duration = Duration::from_secs(5);
 
@@ -289,6 +291,7 @@ impl Gateway {
             pulses: self.pulses.clone(),
             copies,
             agreement,
+            is_leaving: AtomicBool::new(false),
             in_force: Mutex::new(InForce::new(settings.clone(), wording)),
         }));
         self.lookout = Lookout::start(running, self.stop.clone()).map_err(system("starting a thread"))?;
@@ -379,7 +382,8 @@ impl Gateway {
     /// Has routers bring packets to other nodes.
     fn leave_cluster(&self) {
         if let Some(running) = self.running.as_ref().filter(|running| running.settings.cluster.is_some()) {
-            running.drain(true);
+            running.leave();
+            wait_for_successors(running);
             std::thread::sleep(TO_BE_HEARD);
         }
     }
@@ -421,6 +425,15 @@ impl Gateway {
         self.log.take().into_iter().for_each(|log| log.join(is_kept));
         tombolo_io::fault::trip("end-threads");
         results
+    }
+}
+
+/// Until other nodes own all that was this one's, if there are any.
+fn wait_for_successors(running: &Running) {
+    let Some(cluster) = running.plan.load().cluster.clone().filter(|cluster| cluster.is_agreed()) else { return };
+    let began = Instant::now();
+    while cluster.slices().any(|slice| cluster.owns(slice)) && !cluster.is_alone() && began.elapsed() < TO_HAND_OVER {
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

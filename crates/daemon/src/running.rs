@@ -2,7 +2,7 @@
 //! counted, and what may be changed while packets flow.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -119,6 +119,8 @@ pub struct Running {
     pub(crate) copies: Option<Arc<Copies>>,
     /// What nodes have agreed on, where they do while they run.
     pub(crate) agreement: Option<Arc<Agreement>>,
+    /// The process ends: others are to have what is this node's.
+    pub(crate) is_leaving: AtomicBool,
     /// What the configuration in force says. Held while it is replaced, so that no change is lost.
     pub in_force: Mutex<InForce>,
 }
@@ -485,6 +487,12 @@ impl Running {
             self.announce_alone(&in_force);
             tracing::info!(on, "draining");
         }
+    }
+
+    /// The gateway ends: it drains, and its slices go at once to those who have their copies.
+    pub(crate) fn leave(&self) {
+        self.is_leaving.store(true, Ordering::Relaxed);
+        self.drain(true);
     }
 
     /// Has routers told what they are to bring to this node of a cluster, or that it is nothing. False if that is to

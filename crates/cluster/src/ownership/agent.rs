@@ -36,7 +36,7 @@ pub struct Agent {
     is_plan_current: bool,
     /// It knows all that etcd had at some time.
     has_read: bool,
-    /// This process has served.
+    /// This process has served, if only what it had.
     has_served: bool,
     /// The newest number of a transaction.
     newest: Number,
@@ -91,7 +91,7 @@ impl Agent {
         let asked = if let Event::Asked(owner, number) = event { Some((owner, number)) } else { None };
         self.promises.begin(now);
         self.learn(now, event);
-        self.has_served |= self.nodes.serves(self.own);
+        self.has_served |= self.nodes.serves(self.own) || self.nodes.drains(self.own);
         self.see_who_is_gone(now);
         self.see_to_handovers(now);
         self.shorten(act);

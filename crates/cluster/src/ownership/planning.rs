@@ -26,7 +26,7 @@ impl Agent {
         if takers.is_empty() { serving } else { takers }
     }
 
-    /// Whether this node does not serve any more, and nobody wants it drained: it has no way to the routers, or it ends. One that has just begun
+    /// Whether this node does not serve any more what it has, and is not drained: it has no way to the routers, or it ends. One that has just begun
     /// may have one in a moment.
     fn has_lost_its_way(&self) -> bool {
         self.has_served() && self.is_away()
@@ -34,7 +34,7 @@ impl Agent {
 
     fn is_away(&self) -> bool {
         let (own, nodes) = (self.own(), self.nodes());
-        !nodes.serves(own) && !nodes.drains(own) && !self.wishes().drained.contains(&own)
+        !nodes.serves(own) && !nodes.drains(own)
     }
 
     /// The node to which a slice of this one's is to go now, as its owner. Where this one has lost its way that is whoever has the copy already:
@@ -66,7 +66,8 @@ impl Agent {
 
     /// Who should have a slice of this node's, if it is to move now.
     fn due(&self, number: u16, now: Moment) -> Option<Target> {
-        if self.is_away() {
+        let is_to_be_drained = self.wishes().drained.contains(&self.own());
+        if self.has_lost_its_way() || self.is_away() && !is_to_be_drained {
             return None;
         }
         let target = self.plan().target(number).filter(|_| self.plan().moves().contains(&number))?;

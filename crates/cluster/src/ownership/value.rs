@@ -67,11 +67,11 @@ pub struct NodeValue {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeState {
-    /// Not yet.
+    /// Not yet, or not any more: it has no way to the routers, or it ends.
     Joining,
     /// It does.
     Serving,
-    /// No more.
+    /// No more, and it goes on with what it has until that is elsewhere.
     Draining,
 }
 

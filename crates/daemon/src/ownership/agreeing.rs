@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -73,6 +74,8 @@ pub(super) fn boot_moment() -> Moment {
 /// What is said of this node in etcd.
 pub(super) fn node_value(running: &Running, cluster: &Cluster, incarnation: u64) -> NodeValue {
     let state = match cluster.is_connected() {
+        // It is gone in a moment. One that drains takes the time that its plan takes.
+        _ if running.is_leaving.load(Ordering::Relaxed) => NodeState::Joining,
         _ if running.plan.load().times.draining_since.is_some() => NodeState::Draining,
         true if cluster.is_entrance() => NodeState::Serving,
         // It serves what it has yet.

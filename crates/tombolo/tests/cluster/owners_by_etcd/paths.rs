@@ -163,6 +163,7 @@ fn a_node_is_cut_off_from_all_others(bed: &mut Bed) {
 /// A node that could not redirect packets of full size says why, announces nothing, and is given nothing.
 fn a_narrow_core_keeps_a_node_out(bed: &mut Bed) {
     drop(bed.cluster.gateways.remove("n3").map(Process::stop));
+    assert_eq!(bed.slices_of("n3"), [] as [u16; 0], "it hands over what it has before it ends");
     bed.without("n3");
     bed.cluster.command("n3", "ip link set core0 mtu 1500");
     bed.cluster.start("n3");
