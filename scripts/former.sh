@@ -7,11 +7,13 @@ set -eu
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-$PWD/target}
 mkdir -p "$target/former"
-# What is built once is built fast.
-export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=false
+# What is built once is built fast: our own crates, since those of others are there.
+export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=false
+unoptimised=$(sed -n 's/^name = "\(tombolo.*\)"$/--config profile.dev.package.\1.opt-level=0/p' crates/*/Cargo.toml)
 if [ $# -eq 0 ]; then
     # A wrapper for our own crates, for which cargo keeps what it makes apart: those of others serve both.
-    RUSTC_WORKSPACE_WRAPPER="$PWD/scripts/other-layout.sh" cargo build -p tombolo --no-default-features >&2
+    # shellcheck disable=SC2086 # words of their own
+    RUSTC_WORKSPACE_WRAPPER="$PWD/scripts/other-layout.sh" cargo $unoptimised build -p tombolo --no-default-features >&2
     # Of a run that was cut short it may be the same file, which mv refuses.
     rm -f "$target/former/other-layout"
     mv "$target/debug/tombolo" "$target/former/other-layout"
@@ -20,7 +22,8 @@ else
     tree=$(mktemp -d)
     trap 'git worktree remove --force "$tree"' EXIT
     git worktree add --detach "$tree" "$1" >&2
-    cargo build --manifest-path "$tree/Cargo.toml" -p tombolo --target-dir "$target/former/build" >&2
+    # shellcheck disable=SC2086 # words of their own
+    cargo $unoptimised build --manifest-path "$tree/Cargo.toml" -p tombolo --target-dir "$target/former/build" >&2
     version=$(git rev-parse --short "$1")
     rm -f "$target/former/$version"
     mv "$target/former/build/debug/tombolo" "$target/former/$version"
