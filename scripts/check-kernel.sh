@@ -115,8 +115,10 @@ part() {
 	packets=\$(sed -n 's/^all: Score { translated: \([0-9]*\),.* passed: \([0-9]*\),.*/\1 packets translated, \2 passed on/p' /tmp/said)
 	[ \$what != objects ] || packets="\$(grep -c ': taken' /tmp/said) taken, \$(grep -c ': refused\$' /tmp/said) refused"
 	[ \$status = 0 ] && verdict=passed || { verdict=failed; failures=\$((failures + 1)); }
+	checked="\${passed:-0} tests, \$skipped skipped"
+	[ \$what != demo ] || checked="\$(grep -o 'ok: ' /tmp/said | wc -l) steps"
 	printf 'RESULT\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "\$(uname -r)" \$what \$verdict \
-		"\${passed:-0} tests, \$skipped skipped" "\$packets" "\${seconds} s"
+		"\$checked" "\$packets" "\${seconds} s"
 }
 run() {
 	case \$1 in
