@@ -6,7 +6,11 @@ use super::known::Known;
 use crate::bench::{Bench, BenchError, Observer};
 use crate::expiry::check_timeout;
 
-/// Fills the table of a stateful gateway for a measurement of so many seconds; at which rate.
+/// The modest rates at which a quick run tries to fill a table, in connections a second, the fastest first.
+const MODEST: [u64; 3] = [50_000, 20_000, 5_000];
+
+/// Fills the table of a stateful gateway for a measurement of so many seconds; at which rate. A quick run in which the table was filled at a
+/// rate once, and is not any more, goes on with the next slower one.
 ///
 /// # Errors
 /// What filling, and measuring the rate for it, returns; also if connections would expire.
@@ -16,10 +20,18 @@ pub(super) fn fill_for(
     known: &mut Known,
     observer: &mut dyn Observer,
 ) -> Result<u64, BenchError> {
-    let rate = fill_rate(bench, known, observer)?;
-    check_timeout(bench, rate, seconds)?;
-    bench.fill(rate, observer)?;
-    Ok(rate)
+    loop {
+        let rate = fill_rate(bench, known, observer)?;
+        check_timeout(bench, rate, seconds)?;
+        match (bench.fill(rate, observer), slower_than(rate)) {
+            (Err(BenchError::Unfilled { .. }), Some(slower)) if bench.effort.quick => known.fill_rate = Some(slower),
+            (filled, _) => return filled.map(|()| rate),
+        }
+    }
+}
+
+fn slower_than(rate: u64) -> Option<u64> {
+    MODEST.into_iter().find(|modest| *modest < rate)
 }
 
 /// Rate at which phase 1 fills the table: safely below the connection establishment rate (RFC
@@ -48,7 +60,7 @@ pub(super) fn fill_rate(bench: &mut Bench, known: &mut Known, observer: &mut dyn
 /// A quick run takes the first of some modest rates at which the table can be filled at all.
 fn quick_fill_rate(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) -> Result<u64, BenchError> {
     let mut result = Ok(0);
-    for rate in [50_000, 20_000, 5_000] {
+    for rate in MODEST {
         result = bench.fill(rate, observer).map(|()| rate);
         if !matches!(result, Err(BenchError::Unfilled { .. })) {
             break;
@@ -56,4 +68,15 @@ fn quick_fill_rate(bench: &mut Bench, known: &mut Known, observer: &mut dyn Obse
     }
     known.fill_rate = Some(result?);
     Ok(known.fill_rate.unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_filled_once_is_filled_slower_next_and_not_for_ever() {
+        let rates: Vec<u64> = std::iter::successors(Some(MODEST[0]), |rate| slower_than(*rate)).collect();
+        assert_eq!(rates, MODEST);
+    }
 }
