@@ -1,6 +1,7 @@
 //! One gateway on the bench: the rig around it, and the steps that all procedures are made of.
 
 use std::collections::BTreeSet;
+use std::iter;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,8 @@ const HOP_LIMIT: u8 = 10;
 const LOWEST_RATE_PART: u64 = 4096;
 const PROBE_RATE: u64 = 1000;
 const PROBE_FRAMES: u32 = 50;
+/// Rates at which a quick run tries to fill a table, in connections a second, the fastest first.
+pub(crate) const MODEST_RATES: [u64; 3] = [50_000, 20_000, 5_000];
 
 /// Why a measurement has no result.
 #[derive(Debug, thiserror::Error)]
@@ -490,14 +493,29 @@ impl Bench {
         }
     }
 
-    /// Empties the gateway and establishes all connections again. Stateless gateways have none.
+    /// Empties the gateway and establishes all connections again; at which rate. A quick run has not measured at which it can be done: where it
+    /// took one of the modest rates, now or once before, and the table is not filled at it, it goes on with the next slower one. Stateless gateways
+    /// have no connections.
     ///
     /// # Errors
-    /// If three attempts do not do it.
-    pub fn fill(&mut self, rate: u64, observer: &mut dyn Observer) -> Result<(), BenchError> {
+    /// If three attempts at a rate, and at each slower one that is tried, do not do it.
+    pub fn fill(&mut self, rate: u64, observer: &mut dyn Observer) -> Result<u64, BenchError> {
         if !self.test_frames.technology.is_stateful() {
-            return Ok(());
+            return Ok(rate);
         }
+        let is_by_guess = self.effort.quick && MODEST_RATES.contains(&rate);
+        let slower = MODEST_RATES.into_iter().filter(|modest| is_by_guess && *modest < rate);
+        let mut filled = Ok(rate);
+        for rate in iter::once(rate).chain(slower) {
+            filled = self.fill_at(rate, observer).map(|()| rate);
+            if !matches!(filled, Err(BenchError::Unfilled { .. })) {
+                break;
+            }
+        }
+        filled
+    }
+
+    fn fill_at(&mut self, rate: u64, observer: &mut dyn Observer) -> Result<(), BenchError> {
         let attempts = 3;
         let mut reasons = String::new();
         for _ in 0..attempts {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::{FLOWS, Silent, bench, bench_as};
 use tombolo_generator::{become_realtime, pin_to};
-use tombolo_tester::bench::{Observer, Status};
+use tombolo_tester::bench::{BenchError, Observer, Status};
 use tombolo_tester::effort::Effort;
 use tombolo_tester::gateway::{Flows, Technology};
 use tombolo_tester::procedure::{Bound, Known, packet::Procedure};
@@ -154,6 +154,29 @@ fn connections_that_would_expire_in_a_search_are_made_again() {
     let mut known = Known { fill_rate: Some(20_000), ..Known::default() };
     let refused = Procedure::Throughput.measure(&mut bench, &mut known, &mut Silent).unwrap_err().to_string();
     assert!(refused.contains("forgets UDP connections after 2 s"), "{refused}");
+}
+
+/// Filled at 50,000 connections/s once, this gateway now loses all above 10,000: in every fill of a quick run, before the measurement, between trials
+/// and in it.
+#[test]
+fn a_quick_run_fills_more_slowly_what_is_not_filled_as_fast_as_once() {
+    let flows = Flows::sessions(500, 4);
+    let opened = bench_as("faulty:state=1,rate=10000", Technology::Forward4, Technology::Nat44, flows);
+    let Some(mut bench) = opened else { return };
+    bench.tester_limit = 9000;
+    let mut known = Known { fill_rate: Some(50_000), ..Known::default() };
+    let filled = bench.fill(50_000, &mut Silent).unwrap();
+    assert_eq!(filled, 5000);
+    bench.effort = Effort { refill_each_trial: true, resolution: 0.2, ..bench.effort };
+    let measured = Procedure::Throughput.measure(&mut bench, &mut known, &mut Silent).unwrap();
+    assert_eq!((&measured[0].details["fill_rate"], known.fill_rate), (&5000.into(), Some(5000)), "{measured:?}");
+    known = Known { throughput: Some(4000), fill_rate: Some(50_000), ..Known::default() };
+    let measured = Procedure::Latency.measure(&mut bench, &mut known, &mut Silent).unwrap();
+    assert!(measured.iter().all(|one| one.value.is_some()) && known.fill_rate == Some(5000), "{measured:?}");
+    // A rate of the user's is kept, and so is one that a full run has measured.
+    assert!(matches!(bench.fill(49_999, &mut Silent), Err(BenchError::Unfilled { rate: 49_999, .. })));
+    bench.effort.quick = false;
+    assert!(matches!(bench.fill(50_000, &mut Silent), Err(BenchError::Unfilled { rate: 50_000, .. })));
 }
 
 #[test]

@@ -10,11 +10,10 @@ use tombolo_generator::{Arrivals, Delays, DirectionOutcome};
 
 use super::known::Known;
 use super::measured::{Bound, Measured};
-use super::phase_one::fill_rate;
+use super::phase_one::fill_for;
 use super::throughput;
 use crate::bench::{Bench, BenchError, Observer};
 use crate::effort::Effort;
-use crate::expiry::check_timeout;
 use crate::search::Verdict;
 use crate::summary::percentile;
 use crate::trial::{Trial, TrialPlan, evenly_timed};
@@ -113,11 +112,9 @@ fn stream(
     adapt: impl Fn(TrialPlan, &Effort) -> TrialPlan,
 ) -> Result<(u64, Trial), BenchError> {
     let rate = throughput::known_or_measured(bench, known, observer)?;
-    let fill_rate = fill_rate(bench, known, observer)?;
-    check_timeout(bench, fill_rate, seconds)?;
     let mut attempt = 1;
     loop {
-        bench.fill(fill_rate, observer)?;
+        fill_for(seconds, bench, known, observer)?;
         let plan = bench.plain(purpose, bench.directions, rate, Effort::frames(rate, seconds));
         let plan = adapt(plan, &bench.effort);
         let trial = bench.trial(&plan, observer)?;

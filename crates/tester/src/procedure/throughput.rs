@@ -80,11 +80,17 @@ impl Throughput {
 
     fn try_as_asked(&mut self, bench: &mut Bench, observer: &mut dyn Observer) -> Result<bool, BenchError> {
         let Throughput {
-            ref mut searching, ref mut is_fresh, ref mut losses, tolerated, directions, fill_rate, ..
+            ref mut searching,
+            ref mut is_fresh,
+            ref mut losses,
+            ref mut fill_rate,
+            tolerated,
+            directions,
+            ..
         } = *self;
         bench.search_on(searching, |bench, rate| {
             if bench.effort.refill_each_trial && !*is_fresh {
-                bench.fill(fill_rate, observer)?;
+                *fill_rate = bench.fill(*fill_rate, observer)?;
             }
             *is_fresh = false;
             let purpose = if tolerated > 0.0 { "loss-tolerant throughput" } else { "throughput" };

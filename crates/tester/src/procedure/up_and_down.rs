@@ -58,7 +58,7 @@ impl Steps for UpAndDown {
     fn try_once(&mut self, bench: &mut Bench, observer: &mut dyn Observer) -> Result<bool, BenchError> {
         let Some(rate) = self.walk.wanted() else { return Ok(false) };
         if bench.effort.refill_each_trial && !self.is_fresh {
-            bench.fill(self.fill_rate, observer)?;
+            self.fill_rate = bench.fill(self.fill_rate, observer)?;
         }
         self.is_fresh = false;
         let frames = Effort::frames(rate, bench.effort.trial_seconds);
