@@ -34,6 +34,8 @@ pub(crate) enum Kind {
     SlotAndEntry4(u32),
     /// The same, where the slot has all of it.
     Slot4(u32),
+    /// The same, after an entry of so many bytes and a slot have been claimed, as for a new binding.
+    Claim4(u32),
     Iptables,
     Nftables,
     Nat64,
@@ -83,6 +85,7 @@ impl Kind {
             Self::SlotAndEntry4(_) => "slot, entry 32",
             Self::Slot4(16) => "slot 16",
             Self::Slot4(_) => "slot 32",
+            Self::Claim4(_) => "claim",
             Self::Iptables => "iptables",
             Self::Nftables => "nftables",
             Self::Nat64 => "nat64",
@@ -102,9 +105,12 @@ impl Kind {
 
     pub(crate) fn technology(self) -> Technology {
         match self {
-            Self::Plain4 | Self::Redirect4 | Self::Entry4(_) | Self::SlotAndEntry4(_) | Self::Slot4(_) => {
-                Technology::Forward4
-            }
+            Self::Plain4
+            | Self::Redirect4
+            | Self::Entry4(_)
+            | Self::SlotAndEntry4(_)
+            | Self::Slot4(_)
+            | Self::Claim4(_) => Technology::Forward4,
             Self::Plain6 | Self::Redirect6 | Self::Entry6(_) => Technology::Forward6,
             Self::Iptables
             | Self::Nftables
@@ -127,6 +133,16 @@ impl Kind {
     fn has_bindings(self) -> bool {
         let has_napt = matches!(self.technology(), Technology::Nat64 | Technology::Nat44 | Technology::Aftr);
         has_napt && self != Self::Nat44Elsewhere
+    }
+
+    /// What is sent inwards answers what came out. Redirected homes are answered as well, though the server knows their addresses: so the rig
+    /// looks the same up for all of a series.
+    fn is_answered(self, load: Load) -> bool {
+        let is_redirected = matches!(
+            self,
+            Self::Redirect4 | Self::Entry4(_) | Self::SlotAndEntry4(_) | Self::Slot4(_) | Self::Claim4(_)
+        );
+        load.inward && (self.has_bindings() || is_redirected && load.population == Population::Homes)
     }
 
     /// It is the kernel's own NAT.
@@ -224,7 +240,8 @@ impl Contender {
             | Kind::Entry4(_)
             | Kind::Entry6(_)
             | Kind::SlotAndEntry4(_)
-            | Kind::Slot4(_) => None,
+            | Kind::Slot4(_)
+            | Kind::Claim4(_) => None,
         };
         if kind.is_netfilter() {
             netfilter::start(&lab, kind, sessions, load.population)?;
@@ -234,6 +251,7 @@ impl Contender {
             Kind::Entry4(bytes) | Kind::Entry6(bytes) => Some(Wait::Entry(bytes)),
             Kind::Slot4(bytes) => Some(Wait::Slot(bytes)),
             Kind::SlotAndEntry4(bytes) => Some(Wait::SlotAndEntry(bytes)),
+            Kind::Claim4(bytes) => Some(Wait::Claim(bytes)),
             _ => None,
         };
         let redirect = wait.map(|wait| Redirect::start(&lab, wait)).transpose()?;
@@ -247,8 +265,8 @@ impl Contender {
         };
         let (ends_out, ends_in) = (ends(&left, "inside0")?, ends(&right, "outside0")?);
         let hosts = u32::try_from(setup.a.len())?;
-        // Who sends inwards to bindings has to learn them, and so has who answers a SYN.
-        let learned = kind.has_bindings() && (load.inward || load.is_tcp);
+        // Who answers has to learn what to, and so has who answers a SYN.
+        let learned = kind.is_answered(load) || kind.has_bindings() && load.is_tcp;
         let records = if learned { u32::try_from(setup.shape.tuples())? } else { 1 };
         let frames = load.frames.max(records);
         let capacity = Capacity { frames, records, a_hosts: hosts, b_hosts: 1 };
@@ -267,7 +285,8 @@ impl Contender {
     /// Makes every binding and every session once. Of many subscribers without state some packets only, to see that
     /// they get through.
     pub(crate) fn fill(&mut self) {
-        if self.load.population != Population::One && !self.kind.has_bindings() {
+        let is_answered = self.kind.is_answered(self.load);
+        if self.load.population != Population::One && !self.kind.has_bindings() && !is_answered {
             let frames = self.load.frames / 4;
             let outcome = self.load(frames);
             assert!(
@@ -377,7 +396,7 @@ impl Contender {
             (true, false) => connection::ACK,
             (true, true) => connection::ACK_INWARDS,
         };
-        let order = match self.load.inward && self.kind.has_bindings() {
+        let order = match self.kind.is_answered(self.load) {
             true => Order::RecordsRandom { count: self.tuples(), seed },
             false => Order::Random { seed },
         };

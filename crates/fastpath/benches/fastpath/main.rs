@@ -63,7 +63,7 @@ const fn tcp(load: Load) -> Load {
     Load { is_tcp: true, ..load }
 }
 
-const SERIES: [Series; 34] = [
+const SERIES: [Series; 35] = [
     Series {
         name: "ceiling",
         load: one((4000, 250), 1_000_000),
@@ -94,6 +94,12 @@ const SERIES: [Series; 34] = [
             Kind::SlotAndEntry4(32),
             Kind::Nat44,
         ],
+    },
+    Series {
+        name: "entries new",
+        load: homes(false, 1_000_000),
+        creates: true,
+        contenders: &[Kind::Redirect4, Kind::Claim4(32), Kind::Nat44],
     },
     Series {
         name: "homes nat64",
@@ -425,7 +431,7 @@ fn say_ratio(one: &str, other: &str, rates: (&[f64], &[f64]), lost: u64, remarks
 }
 
 /// What a step takes: by how much a frame through one contender takes longer than through another, in nanoseconds.
-const STEPS: [(&str, Kind, Kind); 12] = [
+const STEPS: [(&str, Kind, Kind); 13] = [
     ("waiting for one of a million entries of 16 bytes", Kind::Entry4(16), Kind::Redirect4),
     ("of 32 bytes", Kind::Entry4(32), Kind::Redirect4),
     ("of 64 bytes", Kind::Entry4(64), Kind::Redirect4),
@@ -436,6 +442,7 @@ const STEPS: [(&str, Kind, Kind); 12] = [
     ("of 32 bytes", Kind::Slot4(32), Kind::Redirect4),
     ("waiting for a slot of 4 bytes and an entry of 16 bytes", Kind::SlotAndEntry4(16), Kind::Redirect4),
     ("and one of 32 bytes", Kind::SlotAndEntry4(32), Kind::Redirect4),
+    ("claiming an entry of 32 bytes and a slot at once", Kind::Claim4(32), Kind::Redirect4),
     ("is the slice this node's", Kind::Nat44Slices, Kind::Nat44),
     ("sending it to another node", Kind::Nat44Elsewhere, Kind::Redirect4),
 ];

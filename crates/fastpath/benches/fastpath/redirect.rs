@@ -1,5 +1,5 @@
 //! What the kernel allows, and what a table allows: an XDP program that sends each frame on as it came, at once or after it has read
-//! one entry of a table, or two.
+//! one entry of a table, or two, or has claimed them.
 
 use aya::programs::Xdp;
 use aya::programs::xdp::XdpMode;
@@ -25,6 +25,8 @@ pub(crate) enum Wait {
     SlotAndEntry(u32),
     /// A slot of so many bytes, that has all of the entry.
     Slot(u32),
+    /// An entry of so many bytes and a slot of four, at once, which it writes.
+    Claim(u32),
 }
 
 /// The two programs, one for each way. Dropping it detaches them.
@@ -39,6 +41,7 @@ impl Redirect {
             Wait::Entry(bytes) => ("redirect_by_entry", bytes, ENTRIES, 0),
             Wait::SlotAndEntry(bytes) => ("redirect_by_entry", bytes, ENTRIES, SLOTS),
             Wait::Slot(bytes) => ("redirect_by_entry", bytes, SLOTS, 0),
+            Wait::Claim(bytes) => ("redirect_by_claim", bytes, ENTRIES, SLOTS),
         };
         let entry_words = bytes / 8;
         let start = |from: &str, to: &str| -> std::result::Result<Ebpf, String> {
