@@ -156,8 +156,7 @@ fn connections_that_would_expire_in_a_search_are_made_again() {
     assert!(refused.contains("forgets UDP connections after 2 s"), "{refused}");
 }
 
-/// Filled at 50,000 connections/s once, this gateway now loses all above 10,000: in every fill of a quick run, before the measurement, between trials
-/// and in it.
+/// Filled at 50,000 connections/s once, this gateway now loses all above 10,000.
 #[test]
 fn a_quick_run_fills_more_slowly_what_is_not_filled_as_fast_as_once() {
     let flows = Flows::sessions(500, 4);

@@ -135,14 +135,22 @@ impl Kind {
         has_napt && self != Self::Nat44Elsewhere
     }
 
+    /// What each frame waits for where XDP sends it on as it came.
+    fn wait(self) -> Option<Wait> {
+        match self {
+            Self::Redirect4 | Self::Redirect6 => Some(Wait::Nothing),
+            Self::Entry4(bytes) | Self::Entry6(bytes) => Some(Wait::Entry(bytes)),
+            Self::Slot4(bytes) => Some(Wait::Slot(bytes)),
+            Self::SlotAndEntry4(bytes) => Some(Wait::SlotAndEntry(bytes)),
+            Self::Claim4(bytes) => Some(Wait::Claim(bytes)),
+            _ => None,
+        }
+    }
+
     /// What is sent inwards answers what came out. Redirected homes are answered as well, though the server knows their addresses: so the rig
     /// looks the same up for all of a series.
     fn is_answered(self, load: Load) -> bool {
-        let is_redirected = matches!(
-            self,
-            Self::Redirect4 | Self::Entry4(_) | Self::SlotAndEntry4(_) | Self::Slot4(_) | Self::Claim4(_)
-        );
-        load.inward && (self.has_bindings() || is_redirected && load.population == Population::Homes)
+        load.inward && (self.has_bindings() || self.wait().is_some() && load.population == Population::Homes)
     }
 
     /// It is the kernel's own NAT.
@@ -246,15 +254,7 @@ impl Contender {
         if kind.is_netfilter() {
             netfilter::start(&lab, kind, sessions, load.population)?;
         }
-        let wait = match kind {
-            Kind::Redirect4 | Kind::Redirect6 => Some(Wait::Nothing),
-            Kind::Entry4(bytes) | Kind::Entry6(bytes) => Some(Wait::Entry(bytes)),
-            Kind::Slot4(bytes) => Some(Wait::Slot(bytes)),
-            Kind::SlotAndEntry4(bytes) => Some(Wait::SlotAndEntry(bytes)),
-            Kind::Claim4(bytes) => Some(Wait::Claim(bytes)),
-            _ => None,
-        };
-        let redirect = wait.map(|wait| Redirect::start(&lab, wait)).transpose()?;
+        let redirect = kind.wait().map(|wait| Redirect::start(&lab, wait)).transpose()?;
         load.population.quieten(&mut setup);
         let port = |node: &str, name: &str| -> Result<Port> {
             Ok(Port { name: name.to_owned(), namespace: Some(Namespace::at(lab.node(node)?.path())) })
