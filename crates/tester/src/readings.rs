@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::procedure::{Bound, Measured, Point};
-use crate::summary::{Summary, median_interval};
+use crate::summary::{Centre, Summary, median_interval};
 
 /// What one repetition came to.
 #[derive(Clone, Debug, Default)]
@@ -75,6 +75,8 @@ pub struct GatewaySummary {
     pub ratio: Option<Summary>,
     /// Between these the median of the ratios is, in 95 of 100 such series; absent below six ratios.
     pub ratio_interval: Option<(f64, f64)>,
+    /// Their middle, if they lie evenly around it; absent below six ratios.
+    pub ratio_centre: Option<Centre>,
     /// The ratios are bounds, in at least one repetition.
     pub ratio_bound: Option<Bound>,
     /// Why values are bounds, missing, or not all that their name says; each reason once.
@@ -124,6 +126,7 @@ fn summary_of(
         bound: Bound::of_all(repetitions.values().map(|reading| reading.bound)),
         ratio: Summary::of(&ratios),
         ratio_interval: median_interval(&ratios),
+        ratio_centre: Centre::of_ratios(&ratios),
         ratio_bound: Bound::of_all(paired.map(|(over, under)| Bound::of_ratio(over.bound, under.bound))),
         doubts,
     }

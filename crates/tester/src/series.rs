@@ -208,6 +208,10 @@ impl SeriesPlan {
             }
             let is_missing = |s: &&mut Station| !s.failed && !self.is_known(&values, &s.name, repetition);
             let mut missing: Vec<_> = stations.iter_mut().filter(is_missing).collect();
+            if repetition % 2 == 0 {
+                // Nobody is always the one after whom.
+                missing.reverse();
+            }
             missing.iter_mut().for_each(|station| station.bench.reseed(u64::from(repetition)));
             let done = (repetition - 1, repetitions);
             let mut outcomes = Vec::new();

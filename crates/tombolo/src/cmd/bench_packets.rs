@@ -279,10 +279,13 @@ fn in_lines(power: &ResolvingPower) -> String {
     let line = |what: &str, one: &Comparison, is_good: bool| {
         let ((low, high), (trials, invalid)) = (one.interval, one.trials);
         format!(
-            "{what}: ratio {:.4}, 95 % interval {low:.4} to {high:.4} ({:.2} % wide), {} repetitions, {invalid} of {trials} trials \
-             invalid: {}",
+            "{what}: ratio {:.4}, 95 % interval {low:.4} to {high:.4} ({:.2} % wide; by the median alone {:.4}, {:.4} to {:.4}), \
+             {} repetitions, {invalid} of {trials} trials invalid: {}",
             one.ratio,
             (high - low) * 100.0,
+            one.median,
+            one.median_interval.0,
+            one.median_interval.1,
             one.repetitions,
             if is_good { "as it should be" } else { "NOT as it should be" }
         )
