@@ -25,6 +25,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 	       "records are words of a little-endian processor");
 
 #define READ(place) (*(volatile typeof(place) *)&(place))
+/* Loads a word for the sake of its cache line. */
+#define LOOK_AT(place) ((void)READ(place))
 #define WRITE(place, value) (*(volatile typeof(place) *)&(place) = (value))
 
 /* Others see what is loaded, or stored, in front of these before what is behind them. ORDER_WORDS is

@@ -19,6 +19,7 @@
 #ifndef TOMBOLO_BIND_H
 #define TOMBOLO_BIND_H
 
+#include "ahead.h"
 #include "binding.h"
 #include "parse.h"
 #include "ports.h"
@@ -29,6 +30,15 @@ static __always_inline __u64 draw(struct scratch *scratch)
 {
 	/* The kernel's numbers are good but not secret; what is mixed in is. */
 	scratch->drawn = mix(scratch->drawn + bpf_get_prandom_u32() + plan.secret[0]);
+	return scratch->drawn;
+}
+
+/* The number that was drawn ahead, if one was and nobody has used it yet; else a new one. */
+static __always_inline __u64 take_drawn(struct scratch *scratch)
+{
+	if (!(scratch->expected & DRAWN_AHEAD))
+		return draw(scratch);
+	scratch->expected &= ~DRAWN_AHEAD;
 	return scratch->drawn;
 }
 
@@ -120,58 +130,76 @@ static __always_inline __u32 port_rest(const volatile struct service *service, _
 	return space == SPACE_TCP ? 0 : plan.reuse_port_after;
 }
 
-/* Claims an outside port for binding `id` of a subscriber, if the one that is drawn is free; negative
- * if it is not.
- *
- * A global function, so that the verifier looks at one draw and not at each way through several. What
- * it needs last is one word, since before 6.13 it may take 128 bytes of stack and no more.
- */
-__noinline int claim_drawn_port(const struct inside_key *key, __u32 subscriber_id, __u32 space,
-				__u64 now_and_id)
+#define NO_PORT_DRAWN ((__u64)SLOT_NONE << 32)
+
+/* The word of a slot; none where there is no slot. */
+static __always_inline __u32 *slot_if_any(__u32 number)
 {
-	struct subscriber *subscriber = RECORD(subscribers, subscriber_id);
-	struct scratch *scratch = RECORD(per_processor, 0);
-	const volatile struct pool_range *range;
-	const volatile struct service *service;
+	return number == SLOT_NONE ? 0 : slot_at(number);
+}
+
+/* The port that a random number draws for an inside endpoint of a subscriber, with its slot in the upper half,
+ * SLOT_NONE if none suits.
+ */
+static __always_inline __u64 port_drawn_by(__u64 random, const volatile struct service *service,
+					   const struct subscriber *subscriber,
+					   const struct inside_key *key, __u32 space)
+{
+	__u32 address = bpf_ntohl(READ(subscriber->outside4)), kind = space & 3, slot;
+	const volatile struct pool_range *range = pool_range_of(service, address);
 	const volatile struct pool_ports *ports;
-	__u32 kind = space & 3, address, *word, slot;
 	struct places places;
-	__u64 random;
 	int port;
 
-	if (!key || !subscriber || !scratch)
-		return -1;
-	service = service_at(key->place);
-	address = bpf_ntohl(READ(subscriber->outside4));
-	range = pool_range_of(service, address);
 	if (!range)
-		return -1;
+		return NO_PORT_DRAWN;
 	/* Hidden: clang would set its bits where those of the range's place are always clear, instead of
 	 * adding, and of a number made so the verifier knows a bound beyond the plan's end.
 	 */
 	barrier_var(kind);
 	ports = &range->handed_out[kind];
-	random = draw(scratch);
 	places = places_for(service, ports, subscriber, key, random);
 	port = draw_port(service, space, ports, &places, bpf_ntohs(key->port), random >> 32);
 	if (port < 0 || (space != SPACE_ICMP && !suits(port, bpf_ntohs(key->port))))
-		return -1;
+		return NO_PORT_DRAWN;
 	slot = slot_of(range, address, space, port);
-	word = slot == SLOT_NONE ? 0 : slot_at(slot);
+	return (__u64)slot << 32 | port;
+}
+
+/* Claims the outside port for binding `id` of a subscriber that `random` draws, if it is free; negative if it
+ * is not.
+ *
+ * A global function, so that the verifier looks at one draw and not at each way through several. What
+ * it needs fourth is one word, since before 6.13 it may take 128 bytes of stack and no more.
+ */
+__noinline int claim_drawn_port(const struct inside_key *key, __u32 subscriber_id, __u32 space,
+				__u64 now_and_id, __u64 random)
+{
+	struct subscriber *subscriber = RECORD(subscribers, subscriber_id);
+	const volatile struct service *service;
+	__u64 drawn;
+	__u32 *word;
+
+	if (!key || !subscriber)
+		return -1;
+	service = service_at(key->place);
+	drawn = port_drawn_by(random, service, subscriber, key, space);
+	word = slot_if_any(drawn >> 32);
 	if (!word || !claim_slot(word, now_and_id, now_and_id >> 32, port_rest(service, space)))
 		return -1;
-	return port;
+	return (__u32)drawn;
 }
 
 /* Claims an outside port for binding `id`; negative if no draw was free. */
-static __always_inline int claim_port(const struct inside_key *key, __u32 subscriber_id,
-				      __u32 space, __u32 id, __u32 now)
+static __always_inline int claim_port(struct scratch *scratch, const struct inside_key *key,
+				      __u32 subscriber_id, __u32 space, __u32 id, __u32 now)
 {
 	int port = -1;
 
 #pragma nounroll
 	for (int tried = 0; tried < PORTS_TRIED && port < 0; tried++)
-		port = claim_drawn_port(key, subscriber_id, space, (__u64)now << 32 | id);
+		port = claim_drawn_port(key, subscriber_id, space, (__u64)now << 32 | id,
+					take_drawn(scratch));
 	return port;
 }
 
@@ -200,9 +228,9 @@ __noinline int link_binding(const struct inside_key *wanted, __u32 id)
 }
 
 /* Makes a binding of a subscriber that was found: its number, or a miss, negative. */
-static __always_inline int bind_for(struct subscriber *subscriber, __u32 subscriber_id,
-				    const struct inside_key *key, __u32 space, __u32 now,
-				    __u32 counts_as)
+static __always_inline int bind_for(struct scratch *scratch, struct subscriber *subscriber,
+				    __u32 subscriber_id, const struct inside_key *key, __u32 space,
+				    __u32 now, __u32 counts_as)
 {
 	__u32 outside4 = READ(subscriber->outside4), slot, *word;
 	const volatile struct pool_range *range =
@@ -213,7 +241,7 @@ static __always_inline int bind_for(struct subscriber *subscriber, __u32 subscri
 
 	if (!record)
 		return -MISS_NO_RECORD;
-	port = range ? claim_port(key, subscriber_id, space, id, now) : -1;
+	port = range ? claim_port(scratch, key, subscriber_id, space, id, now) : -1;
 	if (port < 0) {
 		free_binding(record, id);
 		return -MISS_NO_PORT;
@@ -249,6 +277,24 @@ static __always_inline bool is_admitted(const volatile struct service *service,
 	return !count || is_in_networks(service, count, key->address);
 }
 
+/* Who the subscriber of an inside endpoint is. */
+struct subscriber_key {
+	__u64 address[2];
+	__u32 address4;
+	__u8 service;
+};
+
+static __always_inline struct subscriber_key subscriber_key(const volatile struct service *service,
+							    const struct inside_key *key)
+{
+	return (struct subscriber_key){
+		.address = { key->address[0] & service->subscriber_mask[0],
+			     key->address[1] & service->subscriber_mask[1] },
+		.address4 = service->by_softwire ? 0 : key->address4,
+		.service = key->service,
+	};
+}
+
 /* Finds the subscriber of an inside endpoint (napt/policy.rs, SubscriberIs::key), which was admitted,
  * and notes that it is used: none if it was not, or is going.
  */
@@ -256,16 +302,71 @@ static __always_inline struct subscriber *use_subscriber(const volatile struct s
 							 const struct inside_key *key, __u32 now,
 							 __u32 *id)
 {
-	const __u64 address[2] = { key->address[0] & service->subscriber_mask[0],
-				   key->address[1] & service->subscriber_mask[1] };
-	__u32 address4 = service->by_softwire ? 0 : key->address4;
-	struct subscriber *subscriber = find_subscriber(address, address4, key->service, id);
+	struct subscriber_key owner = subscriber_key(service, key);
+	struct subscriber *subscriber =
+		find_subscriber(owner.address, owner.address4, owner.service, id);
 
 	if (!subscriber || (plan.notes_changes && READ(subscriber->flags) & SUBSCRIBER_COPIED) ||
 	    !touch(&subscriber->life, now))
 		return 0;
 	/* The record may have become another's before it was touched. From then on it stays. */
-	return is_subscriber(subscriber, address, address4, key->service) ? subscriber : 0;
+	return is_subscriber(subscriber, owner.address, owner.address4, owner.service) ?
+		       subscriber :
+		       0;
+}
+
+/* Looks at all that a new binding will wait for, so that the processor waits for what is far away at once, and not
+ * for one line after the other: the subscriber, where the record may be, the index, and the slot of the port that is
+ * drawn. Nothing is taken from any of it.
+ *
+ * A processor goes on for one or two hundred instructions while it waits: all addresses are worked out first, but
+ * for the slot's, which follows from what the subscriber's record says.
+ */
+__noinline int look_ahead(const struct inside_key *key, __u32 space)
+{
+	struct scratch *scratch = RECORD(per_processor, 0);
+	const volatile struct service *service;
+	struct subscriber *subscriber;
+	struct index_bucket *index[2];
+	struct subscriber_key owner;
+	struct binding *record[4];
+	struct buckets at;
+	__u32 id, *slot;
+	__u64 h;
+
+	if (!key || !scratch)
+		return 0;
+	if (!(scratch->expected & DRAWN_AHEAD)) {
+		draw(scratch);
+		scratch->expected |= DRAWN_AHEAD;
+	}
+	service = service_at(key->place);
+	owner = subscriber_key(service, key);
+	h = inside_hash(key);
+	at = buckets_of(h, plan.binding_pairs);
+	record[0] = RECORD(bindings, at.first * 2);
+	record[1] = RECORD(bindings, at.first * 2 + 1);
+	record[2] = RECORD(bindings, at.second * 2);
+	record[3] = RECORD(bindings, at.second * 2 + 1);
+	at = buckets_of(h, plan.inside_buckets);
+	index[0] = RECORD(inside_index, at.first);
+	index[1] = RECORD(inside_index, at.second);
+	id = find_subscriber_number(subscriber_hash(owner.address, owner.address4, owner.service));
+	subscriber = RECORD(subscribers, id);
+	if (!subscriber || !record[0] || !record[1] || !record[2] || !record[3] || !index[0] ||
+	    !index[1])
+		return 0;
+	LOOK_AT(subscriber->life);
+	LOOK_AT(record[0]->life);
+	LOOK_AT(record[1]->life);
+	LOOK_AT(record[2]->life);
+	LOOK_AT(record[3]->life);
+	LOOK_AT(index[0]->entry[0]);
+	LOOK_AT(index[1]->entry[0]);
+	slot = slot_if_any(port_drawn_by(scratch->drawn, service, subscriber, key, space) >> 32);
+	if (slot)
+		LOOK_AT(*slot);
+	return 0;
 }
 
 /* Makes a binding for an inside endpoint of a subscriber that was admitted: its number, or a miss,
@@ -294,7 +395,7 @@ __noinline int bind(const struct inside_key *key, __u32 space, __u32 now, __u32 
 	if (draws_one_by_one(service) &&
 	    !may_grant_ports(service, bpf_ntohl(READ(subscriber->outside4))))
 		return -MISS_NOT_GRANTING;
-	id = bind_for(subscriber, subscriber_id, key, space, now, counts_as);
+	id = bind_for(scratch, subscriber, subscriber_id, key, space, now, counts_as);
 	if (id > 0)
 		scratch->counters.bindings_made++;
 	return id;

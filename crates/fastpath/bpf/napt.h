@@ -8,6 +8,7 @@
 #ifndef TOMBOLO_NAPT_H
 #define TOMBOLO_NAPT_H
 
+#include "ahead.h"
 #include "bind.h"
 #include "first.h"
 #include "parse.h"
@@ -368,7 +369,10 @@ static __always_inline struct outcome outbound(const volatile struct service *se
 		return PASSED(MISS_HELPER);
 	bound->now = now;
 	bound->counts_as = counts_as(packet->space, packet->destination_port, now);
+	if (expects_binding(scratch) && opens(packet))
+		look_ahead(key, packet->space);
 	if (find_inside(key, bound)) {
+		expect_none(scratch);
 		if (is_copied(service, bound))
 			return PASSED(MISS_POLICY);
 		if (!keeps_sessions(service, packet->space))
@@ -385,6 +389,7 @@ static __always_inline struct outcome outbound(const volatile struct service *se
 		made = bind(key, packet->space, now, bound->counts_as);
 		if (made <= 0)
 			return PASSED(-made);
+		expect_another(scratch);
 		if (!look_at_binding(made, bound))
 			return PASSED(MISS_RACE);
 		session = session_key(bound->id, remote, packet->destination_port, packet->space);

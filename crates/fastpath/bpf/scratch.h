@@ -15,7 +15,8 @@
 struct scratch {
 	struct counters counters;
 	__u32 used_word;
-	__u32 unused;
+	/* What is expected of the next packet from inside (ahead.h). */
+	__u32 expected;
 	__u64 drawn;
 	__u16 identifications[IDENTIFICATIONS];
 	/* The packet at hand: a program's stack is small. */

@@ -18,21 +18,34 @@ static __always_inline bool is_subscriber(const struct subscriber *record, const
 	       READ(record->inside4) == inside4 && READ(record->service) == service;
 }
 
+static __always_inline __u64 subscriber_hash(const __u64 inside[2], __u32 inside4, __u8 service)
+{
+	return hash(inside[0], inside[1], (__u64)inside4 << 8 | service);
+}
+
+/* The number that the index has for a subscriber with this hash; 0 if it has none. */
+static __always_inline __u32 find_subscriber_number(__u64 h)
+{
+	struct buckets at = buckets_of(h, plan.subscriber_buckets);
+	struct index_bucket *first = RECORD(subscriber_index, at.first),
+			    *second = RECORD(subscriber_index, at.second);
+	__u32 tag = tag_of(h), id;
+
+	if (!first || !second)
+		return 0;
+	/* Half of them are in the second one: it comes while the first one is waited for. */
+	LOOK_AT(second->entry[0]);
+	id = find_tag(first, tag);
+	return id ? id : find_tag(second, tag);
+}
+
 /* A subscriber that is admitted already. Its number goes to `id`. */
 static __always_inline struct subscriber *find_subscriber(const __u64 inside[2], __u32 inside4,
 							  __u8 service, __u32 *id)
 {
-	__u64 h = hash(inside[0], inside[1], (__u64)inside4 << 8 | service);
-	struct buckets at = buckets_of(h, plan.subscriber_buckets);
-	struct index_bucket *bucket = RECORD(subscriber_index, at.first);
 	struct subscriber *record;
-	__u32 tag = tag_of(h);
 
-	*id = bucket ? find_tag(bucket, tag) : 0;
-	if (!*id) {
-		bucket = RECORD(subscriber_index, at.second);
-		*id = bucket ? find_tag(bucket, tag) : 0;
-	}
+	*id = find_subscriber_number(subscriber_hash(inside, inside4, service));
 	record = *id ? RECORD(subscribers, *id) : 0;
 	if (!record || !is_subscriber(record, inside, inside4, service) ||
 	    !is_readable(READ(record->life)))

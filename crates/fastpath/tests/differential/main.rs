@@ -14,6 +14,7 @@
 mod borders;
 mod cluster;
 mod compare;
+mod in_a_row;
 mod objects;
 mod packets;
 mod plans;
