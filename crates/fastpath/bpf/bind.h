@@ -132,12 +132,6 @@ static __always_inline __u32 port_rest(const volatile struct service *service, _
 
 #define NO_PORT_DRAWN ((__u64)SLOT_NONE << 32)
 
-/* The word of a slot; none where there is no slot. */
-static __always_inline __u32 *slot_if_any(__u32 number)
-{
-	return number == SLOT_NONE ? 0 : slot_at(number);
-}
-
 /* The port that a random number draws for an inside endpoint of a subscriber, with its slot in the upper half,
  * SLOT_NONE if none suits.
  */
@@ -277,13 +271,7 @@ static __always_inline bool is_admitted(const volatile struct service *service,
 	return !count || is_in_networks(service, count, key->address);
 }
 
-/* Who the subscriber of an inside endpoint is. */
-struct subscriber_key {
-	__u64 address[2];
-	__u32 address4;
-	__u8 service;
-};
-
+/* Who the subscriber of an inside endpoint is (napt/policy.rs, SubscriberIs::key). */
 static __always_inline struct subscriber_key subscriber_key(const volatile struct service *service,
 							    const struct inside_key *key)
 {
@@ -295,24 +283,21 @@ static __always_inline struct subscriber_key subscriber_key(const volatile struc
 	};
 }
 
-/* Finds the subscriber of an inside endpoint (napt/policy.rs, SubscriberIs::key), which was admitted,
- * and notes that it is used: none if it was not, or is going.
+/* Finds the subscriber of an inside endpoint, which was admitted, and notes that it is used: none if it was
+ * not, or is going.
  */
 static __always_inline struct subscriber *use_subscriber(const volatile struct service *service,
 							 const struct inside_key *key, __u32 now,
 							 __u32 *id)
 {
 	struct subscriber_key owner = subscriber_key(service, key);
-	struct subscriber *subscriber =
-		find_subscriber(owner.address, owner.address4, owner.service, id);
+	struct subscriber *subscriber = find_subscriber(&owner, id);
 
 	if (!subscriber || (plan.notes_changes && READ(subscriber->flags) & SUBSCRIBER_COPIED) ||
 	    !touch(&subscriber->life, now))
 		return 0;
 	/* The record may have become another's before it was touched. From then on it stays. */
-	return is_subscriber(subscriber, owner.address, owner.address4, owner.service) ?
-		       subscriber :
-		       0;
+	return is_subscriber(subscriber, &owner) ? subscriber : 0;
 }
 
 /* Looks at all that a new binding will wait for, so that the processor waits for what is far away at once, and not
@@ -351,7 +336,7 @@ __noinline int look_ahead(const struct inside_key *key, __u32 space)
 	at = buckets_of(h, plan.inside_buckets);
 	index[0] = RECORD(inside_index, at.first);
 	index[1] = RECORD(inside_index, at.second);
-	id = find_subscriber_number(subscriber_hash(owner.address, owner.address4, owner.service));
+	id = find_subscriber_number(subscriber_hash(&owner));
 	subscriber = RECORD(subscribers, id);
 	if (!subscriber || !record[0] || !record[1] || !record[2] || !record[3] || !index[0] ||
 	    !index[1])

@@ -27,6 +27,12 @@ static __always_inline __u32 *slot_at(__u32 number)
 	return line ? &line->slot[number % SLOTS_OF_A_LINE] : 0;
 }
 
+/* The word of a slot; none where there is no slot. */
+static __always_inline __u32 *slot_if_any(__u32 number)
+{
+	return number == SLOT_NONE ? 0 : slot_at(number);
+}
+
 /* The slot of an outside endpoint; SLOT_NONE if the range does not have it. Both in the processor's
  * byte order.
  */
@@ -44,7 +50,7 @@ static __always_inline __u32 slot_of(const volatile struct pool_range *range, __
 /* The binding that has the slot; 0 if none has. */
 static __always_inline __u32 owner_of_slot(__u32 number)
 {
-	__u32 *slot = number == SLOT_NONE ? 0 : slot_at(number);
+	__u32 *slot = slot_if_any(number);
 	__u32 word = slot ? READ(*slot) : 0;
 
 	return word & SLOT_CLOSED ? 0 : word;

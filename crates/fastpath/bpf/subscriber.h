@@ -11,16 +11,24 @@
 SHARED_ARRAY(subscribers, struct subscriber);
 SHARED_ARRAY(subscriber_index, struct index_bucket);
 
-static __always_inline bool is_subscriber(const struct subscriber *record, const __u64 inside[2],
-					  __u32 inside4, __u8 service)
+/* Who it is. */
+struct subscriber_key {
+	__u64 address[2];
+	__u32 address4;
+	__u8 service;
+};
+
+static __always_inline bool is_subscriber(const struct subscriber *record,
+					  const struct subscriber_key *key)
 {
-	return READ(record->inside[0]) == inside[0] && READ(record->inside[1]) == inside[1] &&
-	       READ(record->inside4) == inside4 && READ(record->service) == service;
+	return READ(record->inside[0]) == key->address[0] &&
+	       READ(record->inside[1]) == key->address[1] &&
+	       READ(record->inside4) == key->address4 && READ(record->service) == key->service;
 }
 
-static __always_inline __u64 subscriber_hash(const __u64 inside[2], __u32 inside4, __u8 service)
+static __always_inline __u64 subscriber_hash(const struct subscriber_key *key)
 {
-	return hash(inside[0], inside[1], (__u64)inside4 << 8 | service);
+	return hash(key->address[0], key->address[1], (__u64)key->address4 << 8 | key->service);
 }
 
 /* The number that the index has for a subscriber with this hash; 0 if it has none. */
@@ -40,15 +48,14 @@ static __always_inline __u32 find_subscriber_number(__u64 h)
 }
 
 /* A subscriber that is admitted already. Its number goes to `id`. */
-static __always_inline struct subscriber *find_subscriber(const __u64 inside[2], __u32 inside4,
-							  __u8 service, __u32 *id)
+static __always_inline struct subscriber *find_subscriber(const struct subscriber_key *key,
+							  __u32 *id)
 {
 	struct subscriber *record;
 
-	*id = find_subscriber_number(subscriber_hash(inside, inside4, service));
+	*id = find_subscriber_number(subscriber_hash(key));
 	record = *id ? RECORD(subscribers, *id) : 0;
-	if (!record || !is_subscriber(record, inside, inside4, service) ||
-	    !is_readable(READ(record->life)))
+	if (!record || !is_subscriber(record, key) || !is_readable(READ(record->life)))
 		return 0;
 	return record;
 }

@@ -32,6 +32,7 @@ pub mod preset;
 pub mod procedure;
 pub mod processors;
 pub mod published;
+mod random;
 pub mod readings;
 pub mod resolving_power;
 pub mod results;

@@ -135,6 +135,7 @@ pub fn percentile(values: &mut [u64], thousandths: usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::part;
 
     #[test]
     fn the_interval_of_the_median_is_between_the_tabulated_ranks() {
@@ -169,12 +170,7 @@ mod tests {
     #[test]
     fn the_centre_is_in_its_interval_as_often_as_is_said() {
         let mut state = 1_u64;
-        let mut random = move || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 11) as f64 / (1_u64 << 53) as f64
-        };
+        let mut random = move || part(&mut state);
         let (mut within, mut width, mut width_of_median) = (0, 0.0, 0.0);
         for _ in 0..2000 {
             // The sum of four is near enough to normal.

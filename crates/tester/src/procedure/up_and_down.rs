@@ -183,6 +183,7 @@ impl Walk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::part;
 
     const MAX: u64 = 4_000_000;
 
@@ -211,12 +212,7 @@ mod tests {
     #[test]
     fn what_varies_from_trial_to_trial_is_averaged() {
         let mut state = 1_u64;
-        let mut random = move || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 11) as f64 / (1_u64 << 53) as f64
-        };
+        let mut random = move || part(&mut state);
         let mut means = Vec::new();
         for _ in 0..40 {
             let walk = walk(1_050_000, 64, |rate| {

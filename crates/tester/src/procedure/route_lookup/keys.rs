@@ -2,6 +2,8 @@
 
 use tombolo_tables::lpm::{Key, Prefix, Route};
 
+use crate::random::xorshift;
+
 /// Covered keys in a set: the set must not push the table out of the caches (256 KiB for IPv4).
 pub const COVERED: usize = 32_768;
 
@@ -124,14 +126,6 @@ impl<K: Drawn> Keys<'_, K> {
         }
         sum
     }
-}
-
-#[inline(always)]
-fn xorshift(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
 }
 
 /// [`COVERED`] keys, each inside a route of the table.
