@@ -28,6 +28,7 @@ mod exits;
 mod frame;
 mod interface;
 mod layout;
+mod lead;
 mod link;
 mod mapped;
 mod means;

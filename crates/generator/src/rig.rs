@@ -19,6 +19,7 @@ use crate::layout::{
     Arrived, Control, Counters, Endpoint, Expectation, Histogram, LANES, LaneState, MADE_FRAMES, PAUSES_MAX, Pause,
     RECENT, Record, STREAMS, Stream, StreamState, TAGGED_MAX,
 };
+use crate::lead::Lead;
 use crate::mapped::Mapped;
 use crate::means::{Means, Sending};
 use crate::outcome::{Arrivals, Delays, DirectionOutcome, Outcome, merge_states};
@@ -33,11 +34,9 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/ge
 
 const REVERSE: usize = 1;
 const FCS: u16 = 4;
-/// The page pools of the sending threads are built in this time.
-const LEAD: Duration = Duration::from_millis(120);
 /// The program waits at least this long before it gives an idle call back, on any machine.
 const IDLE_CALL_NS: u64 = 2_000;
-/// How long duplicates may trail behind.
+/// How long duplicates may trail behind, where late frames are waited for as long.
 const GRACE: Duration = Duration::from_millis(30);
 
 /// Generator and receiver, loaded and attached to two ports. Dropping it detaches everything.
@@ -47,6 +46,7 @@ pub struct Rig {
     exits: Exits,
     cpus: usize,
     trial: u8,
+    lead: Lead,
     control: Mapped<Control>,
     streams: Mapped<Stream>,
     states: Mapped<StreamState>,
@@ -118,6 +118,7 @@ impl Rig {
             capacity,
             cpus,
             trial: 0,
+            lead: Lead::SHORTEST,
             unlimited: Unlimited::begin(),
         };
         let (cpus, process) = (u32::try_from(cpus).unwrap_or(1), std::process::id());
@@ -228,7 +229,7 @@ impl Rig {
         let longest = directions.iter().flatten().map(|direction| direction.longest_bytes()).max();
         self.prepare(longest.unwrap_or(0).max(64))?;
         self.reset(&directions);
-        let start_ns = monotonic_ns() + u64::try_from(LEAD.as_nanos()).unwrap_or(0);
+        let start_ns = monotonic_ns() + self.lead.as_ns();
         for (index, direction) in directions.iter().enumerate() {
             if let Some(direction) = direction {
                 let bitmap_first = (index * self.bitmap.len() / 2) as u64;
@@ -241,6 +242,7 @@ impl Rig {
             assignments.push(self.assignment(lane, *core, &directions, start_ns)?);
         }
         let stopped = self.send_all(exchange, assignments, watch)?;
+        self.lead.note(self.began_late());
         let outcome = self.collect(&directions, start_ns, stopped);
         (0..2).for_each(|d| self.expectations.set(d, Expectation::default()));
         Ok(outcome)
@@ -332,7 +334,7 @@ impl Rig {
             length = length.max(direction.longest_bytes() - FCS);
         }
         self.lanes.set(lane, LaneState { burst, ..LaneState::default() });
-        waiting += u64::try_from(LEAD.as_nanos()).unwrap_or(0);
+        waiting += self.lead.as_ns();
         // The last burst of each direction may be short, and its rest is called for nothing.
         let calls = frames + 2 * u64::from(burst) + waiting / IDLE_CALL_NS * u64::from(burst);
         let calls = u32::try_from(calls).unwrap_or(u32::MAX);
@@ -385,6 +387,12 @@ impl Rig {
         }) || self.control.get(0).stop != 0
     }
 
+    /// How much later than due the first frame of the latest sending core left.
+    fn began_late(&self) -> Duration {
+        let late = |stream: usize| self.states.get(stream).first_ns.saturating_sub(self.streams.get(stream).start_ns);
+        Duration::from_nanos((0..STREAMS).map(late).max().unwrap_or(0))
+    }
+
     /// Frames sent, and frames that arrived in any shape.
     fn progress(&self) -> (u64, u64) {
         let sent = (0..STREAMS).map(|s| u64::from(self.states.get(s).sent)).sum();
@@ -405,7 +413,7 @@ impl Rig {
             }
             thread::sleep(Duration::from_millis(2));
         }
-        thread::sleep(GRACE);
+        thread::sleep(GRACE.min(limit));
     }
 
     fn collect(&self, directions: &[Option<&Direction>; 2], start_ns: u64, stopped: bool) -> Outcome {

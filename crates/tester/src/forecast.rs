@@ -12,7 +12,7 @@ use crate::procedure::packet::Procedure;
 use crate::scale::Rates;
 
 /// Between two trials: building the page pools, starting, waiting for the last frames.
-const BETWEEN_TRIALS_S: f64 = 0.35;
+const BETWEEN_TRIALS_S: f64 = 0.25;
 /// The first repetition of a search knows nothing; the next ones start at what it found.
 const STEPS_AROUND_A_HINT: f64 = 6.0;
 /// Tables are filled at half of the rate of connections, so that every one comes to be.

@@ -193,7 +193,7 @@ pub(crate) struct SelfTest {
     #[arg(long, value_enum, default_value = "auto", hide_default_value = true)]
     generator: Generator,
     /// Plain forwarding against itself and two forwarders 3 % apart, 20 times each: whether small
-    /// differences are seen, and only they (an hour or so)
+    /// differences are seen, and only they (three quarters of an hour or so)
     #[arg(long)]
     full: bool,
     /// Repetitions of --full: on a machine that is disturbed more are needed, and how many it says
