@@ -25,7 +25,7 @@ const TRIALS: u32 = 256;
 /// Their length. What others do to a shared machine lasts some tenths of a second, so that it meets both of two gateways alike that take
 /// turns eight times a second, and only one of two that do so every second.
 const TRIAL_SECONDS: f64 = 0.05;
-/// The same of the forwarders whose limit is planted, and does not vary.
+/// Trials of a repetition of the forwarders whose limit is planted, and does not vary.
 const TRIALS_OF_PLANTED: u32 = 16;
 /// Far below what the forwarder can do, so that the plan alone decides.
 const FULL_RATE: u64 = 50_000;
@@ -77,8 +77,8 @@ impl ResolvingPower {
     ) -> Result<ResolvingPower, BenchError> {
         let limited = |rate| Spec::Faulty(Faults { rate, ..Faults::default() });
         let mut itself = plan([Spec::PLAIN, Spec::Lab(Kind::Plain, Some("again".to_owned()))], None);
-        let short = Effort { trial_seconds: TRIAL_SECONDS, drain_ms: 10, ..itself.effort };
-        itself.effort = Effort { up_and_down_trials: TRIALS, ..short };
+        itself.effort =
+            Effort { up_and_down_trials: TRIALS, trial_seconds: TRIAL_SECONDS, drain_ms: 10, ..itself.effort };
         // The planted limit is near: the search need not begin at the tester's. And it does not vary with the
         // machine's speed.
         let mut reduced = plan([limited(FULL_RATE), limited(REDUCED_RATE)], Some(4 * FULL_RATE));
