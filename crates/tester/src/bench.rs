@@ -459,6 +459,13 @@ impl Bench {
         }
     }
 
+    /// Goes on for one that the same gateway had before it was made anew.
+    pub(crate) fn carry_on(&mut self, before: &mut Bench) {
+        self.tally.add(&std::mem::take(&mut before.tally));
+        self.deviations.append(&mut before.deviations);
+        self.seed = before.seed;
+    }
+
     /// Another pseudorandom sequence from now on.
     pub fn reseed(&mut self, seed: u64) {
         self.seed = seed * 2 + 1;

@@ -25,7 +25,7 @@ use crate::gateway::{Addresses, Flows, Gateway, MapRule, Spec, Technology, TestF
 use crate::isolation::{self, Isolation};
 use crate::machine::{self, Machine};
 use crate::ports::{PortRecord, hardware_timestamps};
-use crate::procedure::{self, Known, Measured, packet::Procedure};
+use crate::procedure::{self, InTurn, Known, Measured, packet::Procedure};
 use crate::readings::{GatewaySummary, Reading, Readings, summarise};
 use crate::results::ResultFile;
 use crate::scale::Scale;
@@ -64,9 +64,9 @@ pub struct SeriesPlan {
     /// Everything else of the machine is kept off the cores that send, and where others remain off the
     /// gateway's.
     pub isolated: bool,
-    /// Gateways are made anew for each repetition, in this order and the other one in turns: where in memory one
-    /// happens to lie is not measured twenty times.
-    pub anew: bool,
+    /// When gateways are made anew, in this order and the other one in turns: where in memory one happens to lie is not
+    /// measured twenty times.
+    pub anew: Anew,
     /// What a scalability series goes over.
     pub scale: Scale,
     /// What the user says is known.
@@ -81,6 +81,28 @@ pub struct SeriesPlan {
     pub tombolo: PathBuf,
     /// Lines of `tombolo`'s configuration before its services.
     pub settings: String,
+}
+
+/// How long a gateway of the lab stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Anew {
+    /// For the whole series.
+    #[default]
+    Never,
+    /// For a repetition.
+    Repetitions,
+    /// For so many of the trials that go up and down, at least 1, and for a repetition where there are none.
+    Trials(u32),
+}
+
+impl Anew {
+    /// The trials after which it is made anew within a repetition.
+    fn after(self) -> Option<u32> {
+        match self {
+            Anew::Trials(trials) => Some(trials.max(1)),
+            Anew::Never | Anew::Repetitions => None,
+        }
+    }
 }
 
 /// Who hears what happens while the series runs.
@@ -154,7 +176,7 @@ impl SeriesPlan {
             sending_cores: None,
             gateway_cores: None,
             isolated: false,
-            anew: false,
+            anew: Anew::Never,
             scale: Scale::default(),
             known: Known::default(),
             max_rate: None,
@@ -202,7 +224,7 @@ impl SeriesPlan {
         progress.planned(&forecast);
         forecast::check_memory(&forecast, forecast::memory_left()).map_err(BenchError::Unsuitable)?;
         for repetition in 1..=repetitions {
-            if self.anew && repetition > 1 {
+            if self.anew != Anew::Never && repetition > 1 {
                 stations =
                     self.open_anew(stations, repetition, |spec| self.open(spec, &sending, &gateway_cores, &self_test))?;
             }
@@ -216,7 +238,13 @@ impl SeriesPlan {
             let done = (repetition - 1, repetitions);
             let mut outcomes = Vec::new();
             if self.takes_turns(&missing) {
-                outcomes = measure_in_turns(&mut missing, &mut Recorder { results, progress, done });
+                let make = |name: &str| {
+                    let spec = self.gateways.iter().find(|spec| spec.to_string() == name);
+                    let spec = spec.ok_or_else(|| BenchError::Unsuitable(format!("{name} is not of this series")))?;
+                    Ok(self.open(spec, &sending, &gateway_cores, &self_test)?.bench)
+                };
+                let mut recorder = Recorder { results, progress, done };
+                outcomes = measure_in_turns(&mut missing, self.anew.after(), &make, &mut recorder);
             }
             let mut outcomes = outcomes.into_iter();
             for station in missing {
@@ -689,12 +717,19 @@ fn forwarding_of(technology: Technology) -> Technology {
 /// The throughput of all stations, those that answer a probe.
 fn measure_in_turns(
     stations: &mut [&mut Station],
+    anew_after: Option<u32>,
+    make: &dyn Fn(&str) -> Result<Bench, BenchError>,
     observer: &mut dyn Observer,
 ) -> Vec<Result<Vec<Measured>, BenchError>> {
     let probes: Vec<_> = stations.iter_mut().map(|station| station.bench.probe(observer)).collect();
     let answering = stations.iter_mut().zip(&probes).filter(|(_, probe)| probe.is_ok());
-    let mut gateways: Vec<_> = answering.map(|(station, _)| (&mut station.bench, &mut station.known)).collect();
-    let mut measured = procedure::measure_throughput_in_turns(&mut gateways, observer).into_iter();
+    let mut gateways = Vec::new();
+    for (station, _) in answering {
+        let Station { name, bench, known, .. } = &mut **station;
+        let name: &str = name;
+        gateways.push(InTurn { bench, known, make: Box::new(move || make(name)) });
+    }
+    let mut measured = procedure::measure_throughput_in_turns(&mut gateways, anew_after, observer).into_iter();
     let outcome = |probe: Result<_, _>| probe.and_then(|_| measured.next().unwrap_or(Err(BenchError::Interrupted)));
     probes.into_iter().map(outcome).collect()
 }

@@ -5,13 +5,14 @@
 mod common;
 
 use common::{FLOWS, Silent, bench, bench_as, turn};
+use serde_json::Value;
 use tombolo_tester::bench::{BenchError, Status};
 use tombolo_tester::effort::Effort;
 use tombolo_tester::forecast::Forecast;
 use tombolo_tester::gateway::{Flows, Technology};
 use tombolo_tester::procedure::{Bound, Known, Measured, packet::Procedure};
 use tombolo_tester::results::ResultFile;
-use tombolo_tester::series::{Progress, SeriesPlan, SeriesResult};
+use tombolo_tester::series::{Anew, Progress, SeriesPlan, SeriesResult};
 use tombolo_tester::trial::Directions;
 
 fn at(throughput: u64) -> Known {
@@ -210,7 +211,7 @@ fn a_series_goes_on_with_more_repetitions() {
 }
 
 /// Each of two gateways with limits of their own is measured in each repetition, and is the same one after it was made anew in
-/// the other order.
+/// the other order, also while its trials go up and down; these begin where they ended in the repetition before.
 #[test]
 fn gateways_that_are_made_anew_keep_their_names_and_what_is_known_of_them() {
     if tombolo_lab::skip_without("made_anew", &["ip"]) {
@@ -226,7 +227,7 @@ fn gateways_that_are_made_anew_keep_their_names_and_what_is_known_of_them() {
         sending_cores: Some(vec![0]),
         gateway_cores: Some(vec![1]),
         max_rate: Some(100_000),
-        anew: true,
+        anew: Anew::Trials(3),
         ..SeriesPlan::new(Procedure::Throughput, gateways, effort, "tombolo".into())
     };
     let result = plan.run(&mut ResultFile::open(&file).unwrap(), false, &mut Nobody).unwrap();
@@ -240,4 +241,24 @@ fn gateways_that_are_made_anew_keep_their_names_and_what_is_known_of_them() {
         assert!(of_limit.start > 0.85 && of_limit.end < 1.1 && values.count == 3, "{summary:?}");
     }
     assert_eq!(result.summaries.len(), 4);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for (name, _) in limits {
+        let own = || lines.iter().filter(move |line| line["gateway"] == name);
+        // Two for each time that it was made: three repetitions, and after three and six trials of each.
+        let probes = own().filter(|line| line["purpose"] == "probe").count();
+        assert!(probes >= 3 * (1 + 2) * 2, "{name}: {probes} probes");
+        let mut ended_at = None;
+        let mut begun = 0;
+        for line in own() {
+            if line["purpose"] == "up and down" {
+                begun += u32::from(ended_at.is_some());
+                let rate = line["rate"].as_f64().unwrap();
+                assert!(ended_at.take().is_none_or(|ended: f64| (ended - rate).abs() < 1.0), "{name}: {line}");
+            } else if line["record"] == "result" && line["quantity"].as_str().unwrap().contains("half of the trials") {
+                ended_at = line["value"].as_f64();
+            }
+        }
+        assert_eq!(begun, 2, "{name}");
+    }
 }

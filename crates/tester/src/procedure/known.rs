@@ -7,6 +7,8 @@ pub struct Known {
     pub throughput: Option<u64>,
     /// The same where some loss is tolerated.
     pub tolerant_throughput: Option<u64>,
+    /// The rate that half of the trials passed, of each direction, with that loss.
+    pub passed_by_half: Option<u64>,
     /// Validated connection establishment rate.
     pub connection_rate: Option<u64>,
     /// Rate of phase 1 of stateful procedures, frames a second; given by the user.

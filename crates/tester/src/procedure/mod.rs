@@ -28,4 +28,4 @@ mod up_and_down;
 
 pub use known::Known;
 pub use measured::{Bound, Measured, Point};
-pub(crate) use turns::measure_throughput_in_turns;
+pub(crate) use turns::{InTurn, measure_throughput_in_turns};

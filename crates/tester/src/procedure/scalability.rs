@@ -109,7 +109,8 @@ fn cores(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) -> R
     let mut single: Vec<Measured> = Vec::new();
     for count in numbers_of_cores(all.len()) {
         bench.place(&all[..count])?;
-        let mut own = Known { throughput: None, connection_rate: None, ..*known };
+        // What other cores reached says nothing of these.
+        let mut own = Known { fill_rate: known.fill_rate, sessions: known.sessions, ..Known::default() };
         let at = if count == 1 { "1 core".to_owned() } else { format!("{count} cores") };
         let measured = point(bench, ("cores", count as u64, &at), &mut own, observer)?;
         if count == 1 {

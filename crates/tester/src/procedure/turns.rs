@@ -53,19 +53,43 @@ pub(super) fn measure_throughput(
     known: &mut Known,
     observer: &mut dyn Observer,
 ) -> Result<Vec<Measured>, BenchError> {
-    let mut gateway = [(bench, known)];
-    measure_throughput_in_turns(&mut gateway, observer).pop().unwrap_or(Err(BenchError::Interrupted))
+    let mut gateway = [InTurn { bench, known, make: Box::new(|| Err(BenchError::Interrupted)) }];
+    measure_throughput_in_turns(&mut gateway, None, observer).pop().unwrap_or(Err(BenchError::Interrupted))
 }
 
-/// The same of several gateways; in turns only without connections, which would age meanwhile.
+/// A gateway whose trials take turns with others'.
+pub(crate) struct InTurn<'a> {
+    pub(crate) bench: &'a mut Bench,
+    pub(crate) known: &'a mut Known,
+    /// Makes it anew.
+    pub(crate) make: Box<dyn Fn() -> Result<Bench, BenchError> + 'a>,
+}
+
+impl InTurn<'_> {
+    /// Goes on with a gateway made anew.
+    ///
+    /// # Errors
+    /// If it cannot be made, or does not answer.
+    fn make_anew(&mut self, observer: &mut dyn Observer) -> Result<(), BenchError> {
+        let mut anew = (self.make)()?;
+        anew.probe(observer)?;
+        anew.carry_on(self.bench);
+        *self.bench = anew;
+        Ok(())
+    }
+}
+
+/// The same of several gateways; in turns only without connections, which would age meanwhile. Those that go up and down are made
+/// anew after so many trials, where that is said.
 pub(crate) fn measure_throughput_in_turns(
-    gateways: &mut [(&mut Bench, &mut Known)],
+    gateways: &mut [InTurn],
+    anew_after: Option<u32>,
     observer: &mut dyn Observer,
 ) -> Vec<Result<Vec<Measured>, BenchError>> {
     let mut all: Vec<Result<Vec<Measured>, BenchError>> = gateways.iter().map(|_| Ok(Vec::new())).collect();
-    let parts = gateways.first().map_or_else(Vec::new, |(bench, _)| Part::all(bench));
+    let parts = gateways.first().map_or_else(Vec::new, |gateway| Part::all(gateway.bench));
     for part in parts {
-        for (all, measured) in all.iter_mut().zip(part.measure(gateways, observer)) {
+        for (all, measured) in all.iter_mut().zip(part.measure(gateways, anew_after, observer)) {
             match (all.as_mut(), measured) {
                 (Ok(before), Ok(measured)) => before.push(measured),
                 (Ok(_), Err(error)) => *all = Err(error),
@@ -76,32 +100,47 @@ pub(crate) fn measure_throughput_in_turns(
     all
 }
 
+/// The gateways in the order of a turn: nobody is always the one after whom.
+fn order_of(turn: u32, gateways: usize) -> impl Iterator<Item = usize> {
+    (0..gateways).map(move |at| if turn.is_multiple_of(2) { at } else { gateways - 1 - at })
+}
+
 impl Part {
     fn measure(
         self,
-        gateways: &mut [(&mut Bench, &mut Known)],
+        gateways: &mut [InTurn],
+        anew_after: Option<u32>,
         observer: &mut dyn Observer,
     ) -> Vec<Result<Measured, BenchError>> {
+        let anew_after = anew_after.filter(|_| matches!(self, Part::UpAndDown(_)));
         let mut under_way = Vec::new();
-        for (bench, known) in gateways {
-            let begun = self.begin(bench, known, observer);
-            under_way.push((bench, known, begun));
+        for gateway in gateways {
+            let begun = self.begin(gateway.bench, gateway.known, observer);
+            under_way.push((gateway, begun));
         }
-        let mut order: Vec<usize> = (0..under_way.len()).collect();
-        let mut goes_on = true;
-        while goes_on {
-            goes_on = false;
-            for &at in &order {
-                let (bench, _, begun) = &mut under_way[at];
+        let several = under_way.len();
+        for round in 0.. {
+            if let Some(trials) = anew_after.filter(|trials| round > 0 && round % trials == 0) {
+                for at in order_of(round / trials, several) {
+                    let (gateway, begun) = &mut under_way[at];
+                    if let Err(error) = gateway.make_anew(observer) {
+                        *begun = Err(error);
+                    }
+                }
+            }
+            let mut goes_on = false;
+            for at in order_of(round, several) {
+                let (gateway, begun) = &mut under_way[at];
                 let Ok(steps) = begun else { continue };
-                match steps.try_once(bench, observer) {
+                match steps.try_once(gateway.bench, observer) {
                     Ok(tried) => goes_on |= tried,
                     Err(error) => *begun = Err(error),
                 }
             }
-            // Nobody is always the one after whom.
-            order.reverse();
+            if !goes_on {
+                break;
+            }
         }
-        under_way.into_iter().map(|(_, known, begun)| begun.map(|steps| steps.end(known))).collect()
+        under_way.into_iter().map(|(gateway, begun)| begun.map(|steps| steps.end(gateway.known))).collect()
     }
 }

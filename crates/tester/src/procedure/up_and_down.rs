@@ -1,6 +1,7 @@
 //! The rate that half of the trials pass, by going up and down around the throughput (Dixon and Mood 1948, Levitt 1971):
 //! after a trial that passed the next one is a step faster, after one that failed a step slower, and the mean of the
-//! rates is the value.
+//! rates is the value. It begins where it ended before, since what it has to come down from is counted otherwise, where the
+//! machine's noise turns it before it is there.
 //!
 //! A search for the highest rate that passes (RFC 2544) ends at the luckiest of its trials. Here every trial counts as much as
 //! every other, and none is far from the rate that is sought: with half a percent of loss tolerated it is the partial-drop rate
@@ -37,7 +38,7 @@ pub(super) struct UpAndDown {
 }
 
 impl UpAndDown {
-    /// Fills the table of a stateful gateway and begins at its throughput.
+    /// Fills the table of a stateful gateway and begins at what came of it before, else at its throughput.
     ///
     /// # Errors
     /// What filling returns.
@@ -49,7 +50,8 @@ impl UpAndDown {
     ) -> Result<UpAndDown, BenchError> {
         let fill_rate = fill_for(bench.effort.trial_seconds, bench, known, observer)?;
         let max = bench.tester_limit / bench.directions.count();
-        let walk = Walk::new(known.throughput.unwrap_or(0), max, bench.effort.up_and_down_trials);
+        let from = known.passed_by_half.or(known.throughput).unwrap_or(0);
+        let walk = Walk::new(from, max, bench.effort.up_and_down_trials);
         Ok(UpAndDown { walk, tolerated, directions: bench.directions, fill_rate, is_fresh: true })
     }
 }
@@ -68,7 +70,8 @@ impl Steps for UpAndDown {
         Ok(true)
     }
 
-    fn end(self: Box<Self>, _: &mut Known) -> Measured {
+    fn end(self: Box<Self>, known: &mut Known) -> Measured {
+        known.passed_by_half = self.walk.is_complete().then(|| self.walk.next_start()).or(known.passed_by_half);
         let Walk { counted, invalid, started_with, max, .. } = &self.walk;
         let is_at_the_top = self.walk.is_at_the_top();
         let per_direction = if counted.is_empty() && is_at_the_top { *max as f64 } else { self.walk.mean() };
@@ -172,6 +175,12 @@ impl Walk {
         )]
         let next = (self.rate as f64 * factor).round() as u64;
         self.rate = next.clamp(1, self.max);
+    }
+
+    /// Where the next one begins.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of rates")]
+    fn next_start(&self) -> u64 {
+        self.mean().round() as u64
     }
 
     /// The mean of the rates that count; 0 of none.

@@ -19,7 +19,7 @@ use tombolo_tester::{
     results::ResultFile,
     scale::Scale,
     selftest::{self, SelfTestPlan},
-    series::SeriesPlan,
+    series::{Anew, SeriesPlan},
     trial::Directions,
 };
 
@@ -154,9 +154,10 @@ pub(crate) struct Arguments {
     /// remain (control groups, cpuset)
     #[arg(long)]
     isolate: bool,
-    /// Make the lab's gateways anew for each repetition, in this order and the other one in turns
-    #[arg(long)]
-    anew: bool,
+    /// Make the lab's gateways anew for each repetition, in this order and the other one in turns; with a number also after
+    /// so many trials that go up and down
+    #[arg(long, value_name = "TRIALS", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
+    anew: Option<u32>,
     #[command(flatten)]
     external: External,
     /// Result file (JSON Lines), appended to
@@ -419,7 +420,11 @@ impl Arguments {
             sending_cores: self.sending_cores,
             gateway_cores: self.gateway_cores,
             isolated: self.isolate,
-            anew: self.anew,
+            anew: match self.anew {
+                None => Anew::Never,
+                Some(0) => Anew::Repetitions,
+                Some(trials) => Anew::Trials(trials),
+            },
             scale: Scale::default(),
             known,
             max_rate: self.max_rate,
