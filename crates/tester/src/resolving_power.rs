@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::bench::BenchError;
 use crate::effort::Effort;
 use crate::gateway::{Kind, Spec, Technology, between_ports::Faults};
-use crate::procedure::packet::Procedure;
+use crate::procedure::{Bound, packet::Procedure};
 use crate::results::ResultFile;
 use crate::series::{Anew, Progress, SeriesPlan, SeriesResult};
 use crate::trial::Directions;
@@ -63,6 +63,8 @@ pub struct Comparison {
     pub median: f64,
     /// In which the median is in 95 of 100 such runs, whatever the machine does.
     pub median_interval: (f64, f64),
+    /// The ratios are bounds, in at least one repetition: nothing follows from them then.
+    pub bound: Option<Bound>,
     /// Repetitions.
     pub repetitions: usize,
     /// Trials, and how many of them were invalid.
@@ -107,7 +109,7 @@ impl Comparison {
     /// The interval contains 1, and is narrow.
     pub fn is_the_same(&self) -> bool {
         let (low, high) = self.interval;
-        low <= 1.0 && high >= 1.0 && high - low < WIDEST
+        self.bound.is_none() && low <= 1.0 && high >= 1.0 && high - low < WIDEST
     }
 
     /// How many repetitions would make the interval narrow enough on a machine that disturbs as this one did: its width goes with the root of
@@ -121,7 +123,7 @@ impl Comparison {
     /// The interval is below 1, and the planted part in it or beside it by no more than 1 %.
     pub fn is_slower(&self) -> bool {
         let (low, high) = self.interval;
-        high < 1.0 && low <= 0.98 && high >= 0.96
+        self.bound.is_none() && high < 1.0 && low <= 0.98 && high >= 0.96
     }
 }
 
@@ -153,18 +155,20 @@ fn plan(gateways: [Spec; 2], max_rate: Option<u64>) -> SeriesPlan {
 
 fn compare(result: &SeriesResult, is_meant: impl Fn(&str) -> bool) -> Result<Comparison, BenchError> {
     let second = result.summaries.iter().filter(|summary| is_meant(&summary.quantity)).nth(1);
-    let found = second.and_then(|second| Some((second.ratio?, second.ratio_interval?, second.ratio_centre?)));
+    let found = second
+        .and_then(|second| Some((second.ratio?, second.ratio_interval?, second.ratio_centre?, second.ratio_bound)));
     let failed = || {
         let why = result.failures.first().map_or_else(|| "too few values".to_owned(), |(_, why)| why.clone());
         BenchError::Unsuitable(format!("the self-test has no interval: {why}"))
     };
-    let (ratio, median_interval, centre) = found.ok_or_else(failed)?;
+    let (ratio, median_interval, centre, bound) = found.ok_or_else(failed)?;
     let sum = |of: fn(&crate::trial::Tally) -> u32| result.tallies.iter().map(|(_, tally)| of(tally)).sum();
     Ok(Comparison {
         ratio: centre.estimate,
         interval: centre.interval,
         median: ratio.median,
         median_interval,
+        bound,
         repetitions: ratio.count,
         trials: (sum(|tally| tally.trials), sum(|tally| tally.invalid)),
     })
@@ -181,6 +185,7 @@ mod tests {
             interval,
             median: middle,
             median_interval: interval,
+            bound: None,
             repetitions: 20,
             trials: (100, 0),
         }
@@ -192,6 +197,12 @@ mod tests {
         assert!(!of(0.98, 1.02).is_the_same() && !of(1.001, 1.004).is_the_same());
         assert_eq!(of(0.995, 1.004).repetitions_needed(), None);
         assert_eq!(of(0.98, 1.021).repetitions_needed(), Some(85.0));
+    }
+
+    #[test]
+    fn nothing_follows_from_ratios_that_are_bounds() {
+        let bounded = |low, high| Comparison { bound: Some(Bound::AtLeast), ..of(low, high) };
+        assert!(!bounded(0.995, 1.004).is_the_same() && !bounded(0.965, 0.975).is_slower());
     }
 
     #[test]

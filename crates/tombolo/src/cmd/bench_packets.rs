@@ -277,11 +277,13 @@ fn resolving_power(arguments: &SelfTest) -> anyhow::Result<()> {
 }
 
 fn in_lines(power: &ResolvingPower) -> String {
+    let sign = |one: &Comparison| one.bound.map_or_else(String::new, |bound| format!("{} ", bound.sign()));
     let line = |what: &str, one: &Comparison, is_good: bool| {
         let ((low, high), (trials, invalid)) = (one.interval, one.trials);
         format!(
-            "{what}: ratio {:.4}, 95 % interval {low:.4} to {high:.4} ({:.2} % wide; by the median alone {:.4}, {:.4} to {:.4}), \
+            "{what}: ratio {}{:.4}, 95 % interval {low:.4} to {high:.4} ({:.2} % wide; by the median alone {:.4}, {:.4} to {:.4}), \
              {} repetitions, {invalid} of {trials} trials invalid: {}",
+            sign(one),
             one.ratio,
             (high - low) * 100.0,
             one.median,
@@ -300,9 +302,11 @@ fn in_lines(power: &ResolvingPower) -> String {
     let at_most = {
         let Comparison { ratio, interval: (low, high), .. } = power.itself_at_most;
         format!(
-            "plain forwarding against itself by the highest rate without any loss: ratio {ratio:.4}, interval {low:.4} to {high:.4} \
-             ({:.2} % wide), for comparison",
-            (high - low) * 100.0
+            "plain forwarding against itself by the highest rate without any loss: ratio {}{ratio:.4}, interval {low:.4} to {high:.4} \
+             ({:.2} % wide), for comparison{}",
+            sign(&power.itself_at_most),
+            (high - low) * 100.0,
+            power.itself_at_most.bound.map_or("", |_| "; some of these ratios are bounds"),
         )
     };
     let more = power

@@ -94,7 +94,7 @@ pub(super) fn is_nothing(error: &io::Error) -> bool {
 }
 
 /// The answer to a query; none to what is no query.
-fn answer(query: &[u8], shares: Shares) -> Option<Vec<u8>> {
+pub(super) fn answer(query: &[u8], shares: Shares) -> Option<Vec<u8>> {
     let query = Message::from_vec(query).ok()?;
     let question = query.queries().first().filter(|_| query.message_type() == MessageType::Query)?;
     let mut answer = Message::new();

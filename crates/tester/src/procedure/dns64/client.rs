@@ -1,5 +1,6 @@
 //! The client: asks at a rate, and finds for each query whether the right answer came in time.
 
+use std::cell::Cell;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
 use std::thread;
@@ -105,6 +106,9 @@ struct Open {
 pub(super) struct Client {
     sockets: Vec<UdpSocket>,
     server: SocketAddr,
+    /// The number of the next query. Identifications go on with it from trial to trial: what answers a query of an earlier trial late
+    /// is no answer to one of this.
+    next: Cell<u64>,
 }
 
 /// A trial under way.
@@ -112,6 +116,8 @@ struct Trial<'a> {
     client: &'a Client,
     names: &'a mut Names,
     asked: &'a Asked,
+    /// Number of its first query.
+    first: u64,
     /// By socket and identification.
     open: Vec<Vec<Option<Open>>>,
     unanswered: u64,
@@ -126,7 +132,9 @@ impl Client {
     /// If one cannot be made non-blocking.
     pub(super) fn new(sockets: Vec<UdpSocket>, server: SocketAddr) -> io::Result<Client> {
         sockets.iter().try_for_each(|socket| socket.set_nonblocking(true))?;
-        Ok(Client { sockets, server })
+        // The first identification of each is that of what the server is taught.
+        let next = Cell::new(sockets.len() as u64);
+        Ok(Client { sockets, server, next })
     }
 
     /// The most that can be open at once: each query has an identification of its own.
@@ -148,11 +156,13 @@ impl Client {
             client: self,
             names,
             asked,
+            first: self.next.get(),
             open: vec![vec![None; IDS]; self.sockets.len()],
             unanswered: 0,
             delays: Vec::new(),
             answers: Answers::default(),
         };
+        self.next.set(trial.first + queries);
         trial.send_all(queries)?;
         trial.wait()?;
         Ok(trial.finish())
@@ -225,7 +235,7 @@ impl Trial<'_> {
     }
 
     fn send(&mut self, number: u64) -> io::Result<()> {
-        let count = usize::try_from(number).unwrap_or(0);
+        let count = usize::try_from(self.first + number).unwrap_or(0);
         let sockets = self.client.sockets.len();
         let (socket, id) = (count % sockets, count / sockets % IDS);
         let name = self.names.choose(number);
@@ -336,5 +346,44 @@ fn check(answer: &[u8], name: u32, expected: Ipv6Addr) -> Result<(), String> {
         [one] if one == expected => Ok(()),
         [] => Err("an answer has no AAAA record".to_owned()),
         _ => Err(format!("an answer has {found:?}, not {expected}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::procedure::dns64::authority::answer;
+    use crate::procedure::dns64::names::Shares;
+
+    const SHARES: Shares = Shares { cached: 0, with_aaaa: 100 };
+
+    /// A server that answers twenty queries only when the next ones come.
+    fn hold_twenty(server: &UdpSocket) {
+        let mut buffer = [0; LONGEST];
+        let mut held = Vec::new();
+        for number in 0..40 {
+            let (length, client) = server.recv_from(&mut buffer).unwrap();
+            held.push((answer(&buffer[..length], SHARES).unwrap(), client));
+            if number >= 20 {
+                held.drain(..).for_each(|(answer, client)| drop(server.send_to(&answer, client).unwrap()));
+            }
+        }
+    }
+
+    #[test]
+    fn answers_that_come_in_the_next_trial_are_none_of_its_own() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        server.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let at = server.local_addr().unwrap();
+        let client = Client::new(vec![UdpSocket::bind("127.0.0.1:0").unwrap()], at).unwrap();
+        let mut names = Names::new(SHARES, Ipv6Addr::UNSPECIFIED);
+        let asked = Asked { rate: 2000, seconds: 0.01, timeout: Duration::from_millis(300) };
+        thread::scope(|scope| {
+            scope.spawn(|| hold_twenty(&server));
+            let first = client.ask(&asked, &mut names).unwrap();
+            assert_eq!((first.sent, first.right, first.late, first.wrong), (20, 0, 0, 0), "{first:?}");
+            let second = client.ask(&asked, &mut names).unwrap();
+            assert_eq!((second.sent, second.right, second.late, second.wrong), (20, 20, 0, 0), "{second:?}");
+        });
     }
 }
