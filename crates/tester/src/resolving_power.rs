@@ -25,8 +25,7 @@ const TRIALS: u32 = 256;
 /// Their length. What others do to a shared machine lasts some tenths of a second, so that it meets both of two gateways alike that take
 /// turns eight times a second, and only one of two that do so every second.
 const TRIAL_SECONDS: f64 = 0.05;
-/// Of so many trials each the labs are made anew: where in memory they happen to lie makes as much of a difference as all trials of
-/// one lab leave.
+/// After so many trials the labs are made anew: where in memory they happen to lie is then no more than an eighth of a repetition.
 const TRIALS_OF_A_LAB: u32 = 32;
 /// Trials of a repetition of the forwarders whose limit is planted, and does not vary.
 const TRIALS_OF_PLANTED: u32 = 16;

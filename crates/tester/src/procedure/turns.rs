@@ -53,6 +53,7 @@ pub(super) fn measure_throughput(
     known: &mut Known,
     observer: &mut dyn Observer,
 ) -> Result<Vec<Measured>, BenchError> {
+    // One that stays as it is.
     let mut gateway = [InTurn { bench, known, make: Box::new(|| Err(BenchError::Interrupted)) }];
     measure_throughput_in_turns(&mut gateway, None, observer).pop().unwrap_or(Err(BenchError::Interrupted))
 }

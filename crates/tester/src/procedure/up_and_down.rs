@@ -1,7 +1,7 @@
 //! The rate that half of the trials pass, by going up and down around the throughput (Dixon and Mood 1948, Levitt 1971):
 //! after a trial that passed the next one is a step faster, after one that failed a step slower, and the mean of the
-//! rates is the value. It begins where it ended before, since what it has to come down from is counted otherwise, where the
-//! machine's noise turns it before it is there.
+//! rates is the value. The next one begins there: on the way down from a throughput that was luck, the machine's noise shortens the
+//! steps before the way is gone, and its rest would count.
 //!
 //! A search for the highest rate that passes (RFC 2544) ends at the luckiest of its trials. Here every trial counts as much as
 //! every other, and none is far from the rate that is sought: with half a percent of loss tolerated it is the partial-drop rate

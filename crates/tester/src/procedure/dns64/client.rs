@@ -365,7 +365,9 @@ mod tests {
             let (length, client) = server.recv_from(&mut buffer).unwrap();
             held.push((answer(&buffer[..length], SHARES).unwrap(), client));
             if number >= 20 {
-                held.drain(..).for_each(|(answer, client)| drop(server.send_to(&answer, client).unwrap()));
+                for (answer, client) in held.drain(..) {
+                    server.send_to(&answer, client).unwrap();
+                }
             }
         }
     }
