@@ -84,10 +84,9 @@ pub struct SeriesPlan {
 }
 
 /// How long a gateway of the lab stays.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anew {
     /// For the whole series.
-    #[default]
     Never,
     /// For a repetition.
     Repetitions,
@@ -207,8 +206,9 @@ impl SeriesPlan {
         }
         let mut failures = Vec::new();
         let mut stations = Vec::new();
+        let open = |spec: &Spec| self.open(spec, &sending, &gateway_cores, &self_test);
         for spec in &self.gateways {
-            let opened = self.open(spec, &sending, &gateway_cores, &self_test);
+            let opened = open(spec);
             let named = |e| (spec.to_string(), e);
             match opened.map_err(named) {
                 Ok(station) => {
@@ -225,8 +225,7 @@ impl SeriesPlan {
         forecast::check_memory(&forecast, forecast::memory_left()).map_err(BenchError::Unsuitable)?;
         for repetition in 1..=repetitions {
             if self.anew != Anew::Never && repetition > 1 {
-                stations =
-                    self.open_anew(stations, repetition, |spec| self.open(spec, &sending, &gateway_cores, &self_test))?;
+                stations = self.open_anew(stations, repetition, open)?;
             }
             let is_missing = |s: &&mut Station| !s.failed && !self.is_known(&values, &s.name, repetition);
             let mut missing: Vec<_> = stations.iter_mut().filter(is_missing).collect();
@@ -241,7 +240,7 @@ impl SeriesPlan {
                 let make = |name: &str| {
                     let spec = self.gateways.iter().find(|spec| spec.to_string() == name);
                     let spec = spec.ok_or_else(|| BenchError::Unsuitable(format!("{name} is not of this series")))?;
-                    Ok(self.open(spec, &sending, &gateway_cores, &self_test)?.bench)
+                    Ok(open(spec)?.bench)
                 };
                 let mut recorder = Recorder { results, progress, done };
                 outcomes = measure_in_turns(&mut missing, self.anew.after(), &make, &mut recorder);
