@@ -33,19 +33,10 @@ static __always_inline __u64 draw(struct scratch *scratch)
 	return scratch->drawn;
 }
 
-/* The number that was drawn ahead, if one was and nobody has used it yet; else a new one. */
-static __always_inline __u64 take_drawn(struct scratch *scratch)
-{
-	if (!(scratch->expected & DRAWN_AHEAD))
-		return draw(scratch);
-	scratch->expected &= ~DRAWN_AHEAD;
-	return scratch->drawn;
-}
-
-/* How many outside ports are tried. An address, a block or a share that is nearly full is the
+/* How many outside ports are drawn. An address, a block or a share that is nearly full is the
  * engine's business.
  */
-#define PORTS_TRIED 8
+#define PORTS_DRAWN 8
 
 /* A block of those that a subscriber has, each as its place in the address plus one, chosen by a
  * random number; 0 if it has none.
@@ -71,13 +62,13 @@ static __always_inline bool draws_one_by_one(const volatile struct service *serv
  */
 static __always_inline struct places places_for(const volatile struct service *service,
 						const volatile struct pool_ports *ports,
-						const struct subscriber *subscriber,
+						const struct subscriber *subscriber, __u32 address,
 						const struct inside_key *key, __u32 random)
 {
 	const volatile struct allocation *allocation = &service->allocation;
 
 	if (allocation->share_size) {
-		int first = first_place_of_share(key, bpf_ntohl(READ(subscriber->outside4)));
+		int first = first_place_of_share(key, address);
 
 		return (struct places){ first, first < 0 ? 0 : allocation->share_size };
 	}
@@ -92,33 +83,38 @@ static __always_inline struct places places_for(const volatile struct service *s
 }
 
 /* Draws one of the ports at `places` that suits the inside port best (RFC 4787 REQ-3 and REQ-4;
- * mapping/pool.rs, pass 0); negative if the draw does not.
+ * mapping/pool.rs, pass 0), with those of its run that are at `places` too; false if the draw does not.
  */
-static __always_inline int draw_port(const volatile struct service *service, __u32 space,
-				     const volatile struct pool_ports *ports,
-				     const struct places *places, __u16 inside_port, __u32 random)
+static __always_inline bool draw_port(const volatile struct service *service, __u32 space,
+				      const volatile struct pool_ports *ports,
+				      const struct places *places, __u16 inside_port, __u32 random,
+				      struct port_in_run *drawn)
 {
-	__u32 place = places->first + ((__u64)random * places->count >> 32);
-	struct port_in_run found;
+	__u32 before = (__u64)random * places->count >> 32, after;
 
-	if (!places->count || !find_port(ports, place, &found))
-		return -1;
-	if ((found.port ^ inside_port) & 1 && space == SPACE_UDP &&
-	    service->flags & SERVICE_PARITY) {
-		/* The other one of the two that differ in the last bit, if it may be had as well. */
-		place += found.port & 1 ? -1U : 1U;
-		found.port ^= 1;
-		if (place - places->first >= places->count || found.port < found.first ||
-		    found.port > found.last)
-			return -1;
-	}
-	return found.port;
+	if (!places->count || !find_port(ports, places->first + before, drawn))
+		return false;
+	after = places->count - 1 - before;
+	if (drawn->port - drawn->first > before)
+		drawn->first = drawn->port - before;
+	if (drawn->last - drawn->port > after)
+		drawn->last = drawn->port + after;
+	/* The other one of the two that differ in the last bit, if it may be had as well. */
+	if ((drawn->port ^ inside_port) & 1 && space == SPACE_UDP &&
+	    service->flags & SERVICE_PARITY)
+		drawn->port ^= 1;
+	return true;
 }
 
-/* Whether an outside port may stand for an inside one. */
-static __always_inline bool suits(__u32 port, __u16 inside_port)
+/* Leaves those of the ports that may stand for an inside one. */
+static __always_inline void keep_suitable(struct port_in_run *drawn, __u16 inside_port)
 {
-	return port && (port < 1024) == (inside_port < 1024);
+	__u32 first = inside_port < 1024 ? 1 : 1024, last = inside_port < 1024 ? 1023 : 65535;
+
+	if (drawn->first < first)
+		drawn->first = first;
+	if (drawn->last > last)
+		drawn->last = last;
 }
 
 /* Ticks for which a closed port is kept back: napt/times.rs, port_rest. The verifier cuts out what is asked in clusters. */
@@ -130,20 +126,21 @@ static __always_inline __u32 port_rest(const volatile struct service *service, _
 	return space == SPACE_TCP ? 0 : plan.reuse_port_after;
 }
 
-#define NO_PORT_DRAWN ((__u64)SLOT_NONE << 32)
+#define NO_PORT_DRAWN ((struct drawn_port){ .slot = SLOT_NONE })
 
-/* The port that a random number draws for an inside endpoint of a subscriber, with its slot in the upper half,
- * SLOT_NONE if none suits.
- */
-static __always_inline __u64 port_drawn_by(__u64 random, const volatile struct service *service,
-					   const struct subscriber *subscriber,
-					   const struct inside_key *key, __u32 space)
+/* The port of an outside address that a random number draws for an inside endpoint of a subscriber. */
+static __always_inline struct drawn_port port_drawn_by(__u64 random,
+						       const volatile struct service *service,
+						       const struct subscriber *subscriber,
+						       __u32 address, const struct inside_key *key,
+						       __u32 space)
 {
-	__u32 address = bpf_ntohl(READ(subscriber->outside4)), kind = space & 3, slot;
 	const volatile struct pool_range *range = pool_range_of(service, address);
 	const volatile struct pool_ports *ports;
+	__u16 inside_port = bpf_ntohs(key->port);
+	struct port_in_run drawn;
 	struct places places;
-	int port;
+	__u32 kind = space & 3;
 
 	if (!range)
 		return NO_PORT_DRAWN;
@@ -152,70 +149,100 @@ static __always_inline __u64 port_drawn_by(__u64 random, const volatile struct s
 	 */
 	barrier_var(kind);
 	ports = &range->handed_out[kind];
-	places = places_for(service, ports, subscriber, key, random);
-	port = draw_port(service, space, ports, &places, bpf_ntohs(key->port), random >> 32);
-	if (port < 0 || (space != SPACE_ICMP && !suits(port, bpf_ntohs(key->port))))
+	places = places_for(service, ports, subscriber, address, key, random);
+	if (!draw_port(service, space, ports, &places, inside_port, random >> 32, &drawn))
 		return NO_PORT_DRAWN;
-	slot = slot_of(range, address, space, port);
-	return (__u64)slot << 32 | port;
+	if (space != SPACE_ICMP)
+		keep_suitable(&drawn, inside_port);
+	if (drawn.port < drawn.first || drawn.port > drawn.last)
+		return NO_PORT_DRAWN;
+	return (struct drawn_port){ slot_of(range, address, space, drawn.port), drawn.port,
+				    drawn.first, drawn.last, 0 };
 }
 
-/* Claims the outside port for binding `id` of a subscriber that `random` draws, if it is free; negative if it
- * is not.
+/* Draws a port for an inside endpoint of a subscriber by a random number, and leaves it in scratch.ahead; false if
+ * there is nothing to draw for.
  *
- * A global function, so that the verifier looks at one draw and not at each way through several. What
- * it needs fourth is one word, since before 6.13 it may take 128 bytes of stack and no more.
+ * A global function, as the next one, so that the verifier looks at one draw and not at each way through several.
  */
-__noinline int claim_drawn_port(const struct inside_key *key, __u32 subscriber_id, __u32 space,
-				__u64 now_and_id, __u64 random)
+__noinline int draw_ahead(const struct inside_key *key, __u32 subscriber_id, __u32 space,
+			  __u64 random)
 {
 	struct subscriber *subscriber = RECORD(subscribers, subscriber_id);
+	struct scratch *scratch = RECORD(per_processor, 0);
 	const volatile struct service *service;
-	__u64 drawn;
-	__u32 *word;
+	__u32 address;
 
-	if (!key || !subscriber)
-		return -1;
+	if (!key || !subscriber || !scratch)
+		return false;
 	service = service_at(key->place);
-	drawn = port_drawn_by(random, service, subscriber, key, space);
-	word = slot_if_any(drawn >> 32);
-	if (!word || !claim_slot(word, now_and_id, now_and_id >> 32, port_rest(service, space)))
-		return -1;
-	return (__u32)drawn;
+	address = bpf_ntohl(READ(subscriber->outside4));
+	scratch->ahead.port = port_drawn_by(random, service, subscriber, address, key, space);
+	/* Which blocks a subscriber has is asked when it is certain that it stays. */
+	scratch->ahead.address = service->allocation.block_size ? 0 : address;
+	return true;
 }
 
-/* Claims an outside port for binding `id`; negative if no draw was free. */
-static __always_inline int claim_port(struct scratch *scratch, const struct inside_key *key,
-				      __u32 subscriber_id, __u32 space, __u32 id, __u32 now)
+/* Claims the slot of the port that was drawn, or, where somebody has it, of another one in the same line of
+ * memory, which has been waited for already (RFC 6056 section 3.3.1 goes on from a port that is taken as well).
+ * Every other one, for the sake of parity. The port; negative if all are taken.
+ */
+__noinline int claim_drawn(__u32 id, __u32 now, __u32 rest)
 {
+	struct scratch *scratch = RECORD(per_processor, 0);
+	struct drawn_port drawn;
+	struct slot_line *line;
+	__u32 own, at;
+
+	if (!scratch || scratch->ahead.port.slot == SLOT_NONE)
+		return -1;
+	drawn = scratch->ahead.port;
+	line = RECORD(outside_index, drawn.slot / SLOTS_OF_A_LINE);
+	if (!line)
+		return -1;
+	at = own = drawn.slot % SLOTS_OF_A_LINE;
+#pragma nounroll
+	for (int tried = 0; tried < SLOTS_OF_A_LINE / 2; tried++) {
+		__u32 port = drawn.port - own + at;
+
+		if (port >= drawn.first && port <= drawn.last &&
+		    claim_slot(&line->slot[at], id, now, rest))
+			return port;
+		at = (at + 2) % SLOTS_OF_A_LINE;
+	}
+	return -1;
+}
+
+/* Claims an outside port for binding `id`, first the one that was drawn ahead; negative if no draw was free. */
+static __always_inline int claim_port(struct scratch *scratch, const struct inside_key *key,
+				      __u32 subscriber_id, __u32 address, __u32 space, __u32 id,
+				      __u32 now)
+{
+	__u32 rest = port_rest(service_at(key->place), space);
 	int port = -1;
 
 #pragma nounroll
-	for (int tried = 0; tried < PORTS_TRIED && port < 0; tried++)
-		port = claim_drawn_port(key, subscriber_id, space, (__u64)now << 32 | id,
-					take_drawn(scratch));
+	for (int tried = 0; tried < PORTS_DRAWN && port < 0; tried++) {
+		if (scratch->ahead.address != address &&
+		    !draw_ahead(key, subscriber_id, space, draw(scratch)))
+			break;
+		scratch->ahead.address = 0;
+		port = claim_drawn(id, now, rest);
+	}
 	return port;
 }
 
-/* Makes a binding on a claimed record and slot; false if another writer is at the same inside
- * endpoint.
+/* Makes a binding on a claimed record and slot; false if another writer is at an inside endpoint with
+ * the same hash.
  */
-__noinline int link_binding(const struct inside_key *wanted, __u32 id)
+__noinline int link_binding(__u64 hash, __u32 id)
 {
-	struct index_bucket *first, *second;
+	struct buckets at = buckets_of(hash, plan.inside_buckets);
+	struct index_bucket *first = RECORD(inside_index, at.first),
+			    *second = RECORD(inside_index, at.second);
 	struct binding *record = RECORD(bindings, id);
-	struct inside_key key;
-	struct buckets at;
-	__u64 h;
 
-	if (!wanted || !record)
-		return false;
-	key = *wanted;
-	h = inside_hash(&key);
-	at = buckets_of(h, plan.inside_buckets);
-	first = RECORD(inside_index, at.first);
-	second = RECORD(inside_index, at.second);
-	if (!first || !second || !insert_entry(first, second, tag_of(h), id))
+	if (!record || !first || !second || !insert_entry(first, second, tag_of(hash), id))
 		return false;
 	settle_record(&record->life);
 	return true;
@@ -226,21 +253,20 @@ static __always_inline int bind_for(struct scratch *scratch, struct subscriber *
 				    __u32 subscriber_id, const struct inside_key *key, __u32 space,
 				    __u32 now, __u32 counts_as)
 {
-	__u32 outside4 = READ(subscriber->outside4), slot, *word;
-	const volatile struct pool_range *range =
-		pool_range_of(service_at(key->place), bpf_ntohl(outside4));
-	__u32 id = claim_binding(inside_hash(key));
+	__u32 outside4 = READ(subscriber->outside4), address = bpf_ntohl(outside4), slot, *word;
+	const volatile struct pool_range *range = pool_range_of(service_at(key->place), address);
+	__u32 id = claim_binding(scratch->ahead.hash);
 	struct binding *record = id ? RECORD(bindings, id) : 0;
 	int port;
 
 	if (!record)
 		return -MISS_NO_RECORD;
-	port = range ? claim_port(scratch, key, subscriber_id, space, id, now) : -1;
+	port = range ? claim_port(scratch, key, subscriber_id, address, space, id, now) : -1;
 	if (port < 0) {
 		free_binding(record, id);
 		return -MISS_NO_PORT;
 	}
-	slot = slot_of(range, bpf_ntohl(outside4), space, port);
+	slot = slot_of(range, address, space, port);
 	/* Counted before it can be read: whoever counts again meanwhile (audit.rs) finds too few, and
 	 * whoever removes it takes it off.
 	 */
@@ -248,7 +274,7 @@ static __always_inline int bind_for(struct scratch *scratch, struct subscriber *
 	publish_binding(record, key,
 			&(struct new_binding){ outside4, bpf_htons(port), slot, subscriber_id, now,
 					       counts_as });
-	if (link_binding(key, id)) {
+	if (link_binding(scratch->ahead.hash, id)) {
 		note_change(id);
 		return id;
 	}
@@ -284,14 +310,14 @@ static __always_inline struct subscriber_key subscriber_key(const volatile struc
 }
 
 /* Finds the subscriber of an inside endpoint, which was admitted, and notes that it is used: none if it was
- * not, or is going.
+ * not, or is going. Its number may be known, or 0.
  */
 static __always_inline struct subscriber *use_subscriber(const volatile struct service *service,
-							 const struct inside_key *key, __u32 now,
-							 __u32 *id)
+							 const struct inside_key *key, __u32 known,
+							 __u32 now, __u32 *id)
 {
 	struct subscriber_key owner = subscriber_key(service, key);
-	struct subscriber *subscriber = find_subscriber(&owner, id);
+	struct subscriber *subscriber = find_subscriber(&owner, known, id);
 
 	if (!subscriber || (plan.notes_changes && READ(subscriber->flags) & SUBSCRIBER_COPIED) ||
 	    !touch(&subscriber->life, now))
@@ -302,7 +328,7 @@ static __always_inline struct subscriber *use_subscriber(const volatile struct s
 
 /* Looks at all that a new binding will wait for, so that the processor waits for what is far away at once, and not
  * for one line after the other: the subscriber, where the record may be, the index, and the slot of the port that is
- * drawn. Nothing is taken from any of it.
+ * drawn. Nothing is taken from any of it; what was found out is in scratch.ahead.
  *
  * A processor goes on for one or two hundred instructions while it waits: all addresses are worked out first, but
  * for the slot's, which follows from what the subscriber's record says.
@@ -311,35 +337,36 @@ __noinline int look_ahead(const struct inside_key *key, __u32 space)
 {
 	struct scratch *scratch = RECORD(per_processor, 0);
 	const volatile struct service *service;
-	struct subscriber *subscriber;
 	struct index_bucket *index[2];
+	struct subscriber *subscriber;
 	struct subscriber_key owner;
 	struct binding *record[4];
 	struct buckets at;
-	__u32 id, *slot;
-	__u64 h;
+	__u64 h, *used[2];
+	__u32 *slot;
 
 	if (!key || !scratch)
 		return 0;
-	if (!(scratch->expected & DRAWN_AHEAD)) {
-		draw(scratch);
-		scratch->expected |= DRAWN_AHEAD;
-	}
 	service = service_at(key->place);
 	owner = subscriber_key(service, key);
 	h = inside_hash(key);
+	scratch->ahead.hash = h;
+	scratch->ahead.subscriber = find_subscriber_number(subscriber_hash(&owner));
+	scratch->ahead.address = 0;
+	scratch->ahead.port = NO_PORT_DRAWN;
 	at = buckets_of(h, plan.binding_pairs);
 	record[0] = RECORD(bindings, at.first * 2);
 	record[1] = RECORD(bindings, at.first * 2 + 1);
 	record[2] = RECORD(bindings, at.second * 2);
 	record[3] = RECORD(bindings, at.second * 2 + 1);
+	used[0] = RECORD(bindings_used, at.first / 32);
+	used[1] = RECORD(bindings_used, at.second / 32);
 	at = buckets_of(h, plan.inside_buckets);
 	index[0] = RECORD(inside_index, at.first);
 	index[1] = RECORD(inside_index, at.second);
-	id = find_subscriber_number(subscriber_hash(&owner));
-	subscriber = RECORD(subscribers, id);
-	if (!subscriber || !record[0] || !record[1] || !record[2] || !record[3] || !index[0] ||
-	    !index[1])
+	subscriber = RECORD(subscribers, scratch->ahead.subscriber);
+	if (!subscriber || !record[0] || !record[1] || !record[2] || !record[3] || !used[0] ||
+	    !used[1] || !index[0] || !index[1])
 		return 0;
 	LOOK_AT(subscriber->life);
 	LOOK_AT(record[0]->life);
@@ -348,7 +375,10 @@ __noinline int look_ahead(const struct inside_key *key, __u32 space)
 	LOOK_AT(record[3]->life);
 	LOOK_AT(index[0]->entry[0]);
 	LOOK_AT(index[1]->entry[0]);
-	slot = slot_if_any(port_drawn_by(scratch->drawn, service, subscriber, key, space) >> 32);
+	LOOK_AT(*used[0]);
+	LOOK_AT(*used[1]);
+	draw_ahead(key, scratch->ahead.subscriber, space, draw(scratch));
+	slot = slot_if_any(scratch->ahead.port.slot);
 	if (slot)
 		LOOK_AT(*slot);
 	return 0;
@@ -363,6 +393,7 @@ __noinline int bind(const struct inside_key *key, __u32 space, __u32 now, __u32 
 	const volatile struct service *service;
 	struct subscriber *subscriber;
 	__u32 subscriber_id;
+	__u64 hash;
 	int id;
 
 	if (!key || !scratch)
@@ -370,7 +401,10 @@ __noinline int bind(const struct inside_key *key, __u32 space, __u32 now, __u32 
 	service = service_at(key->place);
 	if (!is_admitted(service, key))
 		return -MISS_POLICY;
-	subscriber = use_subscriber(service, key, now, &subscriber_id);
+	hash = inside_hash(key);
+	if (scratch->ahead.hash != hash)
+		scratch->ahead = (struct ahead){ .hash = hash };
+	subscriber = use_subscriber(service, key, scratch->ahead.subscriber, now, &subscriber_id);
 	if (!subscriber)
 		return -MISS_NO_SUBSCRIBER;
 	if ((__u32)READ(subscriber->counts) >= service->bindings_per_subscriber)

@@ -24,6 +24,17 @@ struct port_in_run {
 	__u32 last;
 };
 
+/* A port that was drawn: its slot, SLOT_NONE if none suits, and between which ports all might have been drawn as
+ * well.
+ */
+struct drawn_port {
+	__u32 slot;
+	__u16 port;
+	__u16 first;
+	__u16 last;
+	__u16 unused;
+};
+
 /* How many ports of a group lie below `port`. */
 static __always_inline __u32 ports_of_group_below(const volatile struct port_runs *group,
 						  __u32 port)

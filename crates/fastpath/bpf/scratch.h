@@ -7,17 +7,34 @@
 
 #include "parse.h"
 #include "plan.h"
+#include "ports.h"
 #include "rewrite.h"
 
 #define IDENTIFICATIONS 512
+
+/* What was worked out for the binding that an inside endpoint is likely to need (look_ahead in bind.h). Nothing
+ * was taken yet: whoever goes by it asks whether it still holds.
+ */
+struct ahead {
+	/* Whose it is. */
+	__u64 hash;
+	/* The number that the index has for the subscriber; 0 if it was not asked, or has none. */
+	__u32 subscriber;
+	/* The outside address that the port was drawn for, in the processor's byte order; 0 if it was used,
+	 * or may not be.
+	 */
+	__u32 address;
+	struct drawn_port port;
+};
 
 /* src/record/counters.rs has the counters; the rest is the program's own. */
 struct scratch {
 	struct counters counters;
 	__u32 used_word;
-	/* What is expected of the next packet from inside (ahead.h). */
-	__u32 expected;
+	/* Bindings made one after the other (ahead.h). */
+	__u32 made_in_a_row;
 	__u64 drawn;
+	struct ahead ahead;
 	__u16 identifications[IDENTIFICATIONS];
 	/* The packet at hand: a program's stack is small. */
 	struct packet packet;

@@ -47,13 +47,13 @@ static __always_inline __u32 find_subscriber_number(__u64 h)
 	return id ? id : find_tag(second, tag);
 }
 
-/* A subscriber that is admitted already. Its number goes to `id`. */
+/* A subscriber that is admitted already; `known` is its number, or 0. The number goes to `id`. */
 static __always_inline struct subscriber *find_subscriber(const struct subscriber_key *key,
-							  __u32 *id)
+							  __u32 known, __u32 *id)
 {
 	struct subscriber *record;
 
-	*id = find_subscriber_number(subscriber_hash(key));
+	*id = known ? known : find_subscriber_number(subscriber_hash(key));
 	record = *id ? RECORD(subscribers, *id) : 0;
 	if (!record || !is_subscriber(record, key) || !is_readable(READ(record->life)))
 		return 0;

@@ -8,7 +8,7 @@ tombolo_records::constants! {
     /// Numbers that services may have.
     pub(crate) const NUMBERS: usize as SERVICE_NUMBERS = 256;
     /// Bytes that the programs keep for themselves behind the counters (scratch.h).
-    pub(crate) const SCRATCH_BYTES: usize = 1256;
+    pub(crate) const SCRATCH_BYTES: usize = 1288;
 }
 
 tombolo_records::records! {
