@@ -23,6 +23,7 @@ permission-ended	permissions renewed	bpf/napt.h	s/>= plan.lifetimes\[state\])/>=
 small-without-df	64:ff9b::/96	bpf/nat64.h	s/size <= LARGEST_WITHOUT_DF ? 0 : IPV4_DF/IPV4_DF/
 reset-in-doubt	permissions renewed	bpf/napt.h	s/if (side == SIDE_OUTSIDE && event == EVENT_RST && is_reset(next))/if (0)/
 unanswered	few unanswered	bpf/napt.h	s/>= service->unanswered_per_subscriber/>= service->unanswered_per_subscriber + 1000/
+beside-the-drawn	64:ff9b::/96	bpf/bind.h	s/if (port >= drawn.first \&\& port <= drawn.last \&\&/if (port \&\&/
 held-syn	SYNs held	bpf/napt.h	s/if (state == STATE_OUTSIDE_INIT_HELD || /if (state == 15 || /
 forged-source	map-e br	bpf/map_br.h	s/if (is_forged(packet))/if (0)/
 ends-of-softwires	addresses of ends	bpf/aftr.h	s/is_service_continuity(packet->destination4) || //
