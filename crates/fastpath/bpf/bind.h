@@ -327,8 +327,8 @@ static __always_inline struct subscriber *use_subscriber(const volatile struct s
 }
 
 /* Looks at all that a new binding will wait for, so that the processor waits for what is far away at once, and not
- * for one line after the other: the subscriber, where the record may be, the index, and the slot of the port that is
- * drawn. Nothing is taken from any of it; what was found out is in scratch.ahead.
+ * for one line after the other: the subscriber, where the record may be, which records are free, the index, and the
+ * slot of the port that is drawn. Nothing is taken from any of it; what was found out is in scratch.ahead.
  *
  * A processor goes on for one or two hundred instructions while it waits: all addresses are worked out first, but
  * for the slot's, which follows from what the subscriber's record says.
