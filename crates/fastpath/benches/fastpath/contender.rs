@@ -288,14 +288,7 @@ impl Contender {
         let is_answered = self.kind.is_answered(self.load);
         if self.load.population != Population::One && !self.kind.has_bindings() && !is_answered {
             let frames = self.load.frames / 4;
-            let outcome = self.load(frames);
-            assert!(
-                outcome.lost * 100 < u64::from(frames),
-                "{}: {} lost {}",
-                self.name(),
-                outcome.lost,
-                self.remarks()
-            );
+            self.get_through(frames, |contender| contender.load(frames));
             return;
         }
         self.clear();
@@ -308,17 +301,23 @@ impl Contender {
         }
     }
 
-    /// Where the machine pauses, some are lost: all are sent again, and what has come through makes nothing twice.
     fn fill_by(&mut self, transport: Transport, send: fn(&mut Self, Transport) -> Outcome) {
-        let few = (u64::from(self.tuples()) / 100).max(1);
+        let tuples = self.tuples();
+        self.get_through(tuples, |contender| send(contender, transport));
+    }
+
+    /// Where the machine pauses, some of the frames are lost: all are sent again, and what has come through makes nothing
+    /// twice.
+    fn get_through(&mut self, frames: u32, mut send: impl FnMut(&mut Self) -> Outcome) {
+        let few = (u64::from(frames) / 100).max(1);
         let mut lost = 0;
         for _ in 0..3 {
-            lost = send(self, transport).lost;
+            lost = send(self).lost;
             if lost == 0 {
                 break;
             }
         }
-        assert!(lost < few, "{}: {lost} lost while filling {}", self.name(), self.remarks());
+        assert!(lost < few, "{}: {lost} of {frames} lost while filling {}", self.name(), self.remarks());
     }
 
     /// Every tuple once. How it leaves the gateway is remembered, if it is to be answered.
