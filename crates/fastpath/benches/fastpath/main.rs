@@ -385,9 +385,9 @@ fn measure_cores(kind: Kind, rounds: usize, written: &mut Written) {
 }
 
 /// A hundred million sessions against one million; where the machine has no memory for them, as many as
-/// half of it holds, which says what a hundred million reach at most. An outside address has not enough ports for
-/// them without ten times as many bindings, so a million in as many bindings as those are measured as well: what
-/// the sessions cost, and what the bindings, is told apart by that.
+/// half of it holds, which says what a hundred million reach at most. They have ten times as many bindings as the
+/// million, so a million in as many as those are measured as well: what the sessions cost, and what the bindings, is
+/// told apart by that.
 fn measure_sessions(kind: Kind, rounds: usize, written: &mut Written) {
     const FRAMES: u32 = 2_000_000;
     let (bindings, asked) = (40_000, 2500);
@@ -429,7 +429,7 @@ fn say_rates(rows: &[(&str, &[f64])], lost: u64, remarks: &str) {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
     for (number, (name, rates)) in rows.iter().enumerate() {
         let share = |(above, others): &(&str, &[f64])| {
-            let mut ratios: Vec<f64> = rates.iter().zip(*others).map(|(rate, other)| rate / other).collect();
+            let mut ratios = written::ratios(rates, others);
             let ratio = median(&mut ratios);
             format!("  {ratio:.2} x {above} ({:.2} to {:.2})", ratios[0], ratios[ratios.len() - 1])
         };
@@ -520,10 +520,7 @@ fn measure(series: &Series, rounds: usize, without: &str, against: Option<&str>,
                 rates_of_other,
             );
         }
-        let ratio = |others: &[f64]| {
-            let mut ratios: Vec<f64> = rates[number].iter().zip(others).map(|(own, other)| own / other).collect();
-            median(&mut ratios)
-        };
+        let ratio = |others: &[f64]| median(&mut written::ratios(&rates[number], others));
         let neighbours = contenders.iter().zip(&rates).enumerate().filter(|(other, _)| *other != number);
         let mut against: Vec<String> =
             neighbours.map(|(_, (c, rates))| format!("{:.2} x {}", ratio(rates), c.name())).collect();

@@ -33,6 +33,7 @@ impl Written {
     }
 }
 
-fn ratios(over: &[f64], under: &[f64]) -> Vec<f64> {
+/// One over another, round by round.
+pub(crate) fn ratios(over: &[f64], under: &[f64]) -> Vec<f64> {
     over.iter().zip(under).map(|(over, under)| over / under).collect()
 }
